@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "topknot/collective.h"
+#include "topknot/compressor.h"
+#include "topknot/layout.h"
+#include "topknot/memory.h"
+#include "topknot/params.h"
+#include "topknot/transport.h"
+
+namespace topknot {
+
+/// One line of the catalog (src/catalog.def).
+struct Entry {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view paper;
+};
+
+/// What a user names: a memory, a compressor and a collective with their parameters, as
+/// their paper puts them together.
+struct Scheme {
+  std::string_view name;
+  std::string_view memory;
+  std::string_view compressor;
+  std::string_view collective;
+  std::string_view summary;
+  std::string_view paper;
+};
+
+std::span<const Entry> collectives();
+std::span<const Entry> compressors();
+std::span<const Entry> memories();
+std::span<const Scheme> schemes();
+
+/// Throws ConfigError, with the nearest name, when there is none such.
+const Scheme& find_scheme(std::string_view name);
+/// The compressor that `collective` is paired with by the scheme of its own name, else
+/// "topk".
+std::string_view default_compressor(std::string_view collective);
+
+/// The makers throw ConfigError for an unknown name (with the nearest) or parameter.
+/// `link` and `pick` must outlive what is made with them.
+std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,
+                                            Compressor& pick, const Layout& layout);
+std::unique_ptr<Compressor> make_compressor(const Spec& spec, const Layout& layout);
+std::unique_ptr<Memory> make_memory(const Spec& spec, const Layout& layout);
+
+/// The parameters that an algorithm reads, found by making one.
+std::vector<Params::Declaration> collective_parameters(std::string_view name);
+std::vector<Params::Declaration> compressor_parameters(std::string_view name);
+std::vector<Params::Declaration> memory_parameters(std::string_view name);
+
+}  // namespace topknot

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "topknot/sparse.h"
+
+namespace topknot {
+
+/// Decides which coordinates of a vector are worth sending. One instance serves one
+/// bucket for a whole run, so what is reused from step to step (a threshold, a random
+/// state) is a plain member.
+class Compressor {
+ public:
+  virtual ~Compressor() = default;
+
+  /// Adds `grad` to `acc` and, in the same sweep, replaces `out` with about `k`
+  /// coordinates of the result; how near to `k` is each compressor's own promise. `grad`
+  /// may be empty: then nothing is added. What is owed is not its affair: `acc` keeps the
+  /// coordinates that were selected.
+  ///
+  /// Returns false when a sum was not finite. Then `out` is empty and `acc` is as before
+  /// the call, up to the one rounding of (acc + grad) - grad where it had been added.
+  [[nodiscard]] virtual bool select(std::span<float> acc, std::span<const float> grad,
+                                    std::size_t k, Sparse& out) = 0;
+};
+
+}  // namespace topknot

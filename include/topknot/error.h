@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace topknot {
+
+/// What every error of the library derives from. `what()` is one sentence for a person.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Something was asked for that cannot be. The sentence says what is allowed and, for a
+/// name, the nearest one that exists. Nothing has been changed.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A peer or the network failed. The channel it happened on is dead: make a new one.
+class LinkError : public Error {
+ public:
+  LinkError(int peer, const std::string& sentence) : Error(sentence), peer_(peer) {}
+  /// The rank that fell silent, left, or sent what could not be read.
+  int peer() const noexcept { return peer_; }
+
+ private:
+  int peer_;
+};
+
+/// Two ranks were not doing the same thing: another step, vector, k or configuration. The
+/// sentence names the field, both values and both ranks. The channel is dead.
+class DisagreementError : public LinkError {
+ public:
+  using LinkError::LinkError;
+};
+
+/// A bug of the caller's or of ours: a promise of an interface was broken. The sentence
+/// has the values.
+class ContractError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace topknot

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Topknot: sparse allreduce for data-parallel training over slow networks. Start here.
+///
+///   catalog.h      make a compressor, memory or collective by name: "oktopk:tau=64"
+///   collective.h   Collective::reduce, and the law that every algorithm keeps
+///   compressor.h   Compressor::select: which coordinates are worth sending
+///   transports.h   ranks as threads or MPI processes, and a channel that counts
+///   error.h        what can go wrong, in three kinds
+
+#include "topknot/catalog.h"     // IWYU pragma: export
+#include "topknot/collective.h"  // IWYU pragma: export
+#include "topknot/compressor.h"  // IWYU pragma: export
+#include "topknot/error.h"       // IWYU pragma: export
+#include "topknot/layout.h"      // IWYU pragma: export
+#include "topknot/memory.h"      // IWYU pragma: export
+#include "topknot/params.h"      // IWYU pragma: export
+#include "topknot/sparse.h"      // IWYU pragma: export
+#include "topknot/trace.h"       // IWYU pragma: export
+#include "topknot/transport.h"   // IWYU pragma: export
+#include "topknot/transports.h"  // IWYU pragma: export

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace topknot {
+
+enum class Pending : std::uint64_t {};  ///< a message on its way; wait() for it once
+
+/// One rank's end of a private channel between all ranks. Messages between two ranks
+/// arrive in order: no tags, no receive "from anyone", so runs can be replayed. Used by
+/// one thread at a time. Messages that were started make progress whichever of them is
+/// waited for, so two ranks may both send before they receive.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+
+  /// Starts a message. Its bytes must stay put until wait() has returned.
+  [[nodiscard]] virtual Pending send(int to, std::span<const std::byte> bytes) = 0;
+  /// `into` is resized to what the peer sent, at most `limit` bytes; more is an error
+  /// before a byte is kept. `into` must stay put, untouched, until wait() has returned.
+  [[nodiscard]] virtual Pending recv(int from, std::vector<std::byte>& into,
+                                     std::size_t limit) = 0;
+  /// Throws LinkError at the deadline, naming the silent rank; the channel is then dead.
+  virtual void wait(Pending message) = 0;
+
+  /// The network library's own dense sum (MPI_Allreduce, c10d): the honest yardstick. Its
+  /// order of additions is its own. Returns false, with `x` untouched, where there is
+  /// none.
+  [[nodiscard]] virtual bool allreduce(std::span<float> x) = 0;
+
+  /// Seconds: the wall's clock, or the simulator's.
+  virtual double now() const noexcept = 0;
+
+  /// Another channel between the same ranks. All ranks ask for the same ids in the same
+  /// order; the parent must outlive it.
+  virtual std::unique_ptr<Transport> channel(int id) = 0;
+};
+
+}  // namespace topknot

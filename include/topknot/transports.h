@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "topknot/transport.h"
+
+namespace topknot {
+
+struct LinkOptions {
+  /// How long one wait may last before the peer is called silent, in seconds.
+  double timeout = 60.0;
+  /// The longest single message handed to the network library; longer ones are cut.
+  std::uint64_t max_chunk = std::uint64_t{1} << 30;
+};
+
+/// The ends of a channel between `size` ranks that are threads of this process, rank by
+/// rank.
+std::vector<std::unique_ptr<Transport>> make_inproc(int size,
+                                                    const LinkOptions& options = {});
+
+/// This process's end of a channel between all processes of an MPI job. Starts MPI when
+/// nobody has, and then also ends it. In the library topknot_mpi.
+std::unique_ptr<Transport> make_mpi(const LinkOptions& options = {});
+
+/// What one rank sent over a channel and all channels made from it.
+struct Traffic {
+  std::vector<std::uint64_t> bytes_to;     ///< by rank of the receiver
+  std::vector<std::uint64_t> messages_to;  ///< by rank of the receiver
+  double wait_seconds = 0;                 ///< time spent inside wait()
+
+  std::uint64_t bytes() const;
+  std::uint64_t messages() const;
+};
+
+/// A channel that passes everything on to another and counts it. A native allreduce of n
+/// floats counts as 2n(P-1)/P words in 2(P-1) messages to the next rank, since it cannot
+/// be seen inside. `traffic` is read between steps, by the thread that uses the channel.
+std::unique_ptr<Transport> make_metered(std::unique_ptr<Transport> link,
+                                        std::shared_ptr<Traffic> traffic);
+
+}  // namespace topknot
