@@ -27,7 +27,8 @@ void unfold(std::span<float> acc, std::span<const float> grad);
 [[nodiscard]] bool fold_and_select(std::span<float> acc, std::span<const float> grad,
                                    float threshold, Sparse& out);
 
-/// How many magnitudes of `x` are at least `threshold`.
+/// How many magnitudes of `x` are at least `threshold`; NaN is not, nor is anything at
+/// least NaN.
 std::size_t count_at_least(std::span<const float> x, float threshold);
 
 /// Magnitudes by bit pattern: bin b counts the coordinates with (bits(|x|) >> 20) == b,
@@ -47,20 +48,19 @@ void keep_largest(Sparse& pairs, std::size_t k);
 
 /// The exact k largest of a vector that changes little from step to step. One sweep keeps
 /// the candidates above a fraction of the last threshold and then chooses among these
-/// few; when too few came through, or on the first step, a second sweep starts from
-/// nothing.
+/// few; when too few came through, two more read the vector again.
 class ExactTopK {
  public:
   /// As Compressor::select; `out` gets exactly min(k, n) coordinates, ties to the lower
-  /// index.
+  /// index. It needs room for 1.3 k in the long run, for 4 k at first.
   [[nodiscard]] bool select(std::span<float> acc, std::span<const float> grad,
                             std::size_t k, Sparse& out);
-  /// The smallest magnitude that the last step selected.
+  /// The smallest magnitude that was selected last; 0 before.
   float threshold() const noexcept { return threshold_; }
 
  private:
   float threshold_ = 0;
-  float margin_ = 0.9F;  // candidates are those above margin_ * threshold_
+  float margin_ = 0.9F;  // candidates are those of at least margin_ * threshold_
 };
 
 }  // namespace topknot::core

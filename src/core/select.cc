@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sweep is bound by memory, so the work on a coordinate must hide behind its 12
+// bytes of traffic: about a cycle. Two things see to that. Nothing branches on the data:
+// 64 comparisons become one word of bits, and the positions of a word's first three bits
+// are written whether they are there or not (at a density of 1 % a fourth is rare). And
+// the next lines are asked for by hand, because the processor's own prefetching starts
+// anew at each page of 4 KiB: without that the sweep takes a fifth longer.
+//
+// hn::Compress would also do, but gcc 12 copies its table to the stack for each call.
+#include "core/select.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/sweep.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/select.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace topknot::core {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 16 lanes, so that four vectors fit into a word of 64 coordinates.
+using FloatTag = hn::CappedTag<float, 16>;
+using BitsTag = hn::CappedTag<std::int32_t, 16>;
+using FloatVec = hn::Vec<FloatTag>;
+using BitsVec = hn::Vec<BitsTag>;
+
+constexpr std::size_t kWord = 64;
+
+constexpr std::size_t kLine = 16;    // coordinates in a cache line
+constexpr std::size_t kAhead = 512;  // how far to prefetch: half a page
+
+// The end of a block, and the stretch in which a sum is not finite: one by one.
+template <bool kFold>
+std::size_t sweep_singly(float* acc, const float* grad, std::size_t begin,
+                         std::size_t end, std::uint32_t first, std::uint32_t floor,
+                         BlockHits& hits) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const float sum = kFold ? acc[i] + grad[i] : acc[i];
+    const std::uint32_t bits = magnitude_bits(sum);
+    if (bits >= kInfinityBits) return i;
+    if (kFold) acc[i] = sum;
+    if (bits >= floor) {
+      hits.index[hits.count] = first + static_cast<std::uint32_t>(i);
+      hits.value[hits.count] = sum;
+      ++hits.count;
+    }
+  }
+  return end;
+}
+
+template <bool kFold>
+HWY_INLINE FloatVec load_sum(FloatTag d, const float* acc, const float* grad) {
+  const FloatVec a = hn::LoadU(d, acc);
+  return kFold ? hn::Add(a, hn::LoadU(d, grad)) : a;
+}
+
+template <class Mask>
+HWY_INLINE std::uint64_t bits_of(BitsTag d, Mask mask) {
+  std::uint8_t bytes[8] = {};
+  hn::StoreMaskBits(d, mask, bytes);
+  std::uint64_t bits;
+  std::memcpy(&bits, bytes, sizeof(bits));
+  return bits;
+}
+
+// Folds 64 coordinates; bit i of `word` says that the i-th reached the floor. `below` is
+// the largest magnitude that does not. Returns how many were folded before the first
+// group with a sum that is not finite.
+template <bool kFold>
+HWY_INLINE std::size_t fold_word(float* acc, const float* grad, BitsVec below,
+                                 std::uint64_t& word) {
+  const FloatTag df;
+  const BitsTag di;
+  const std::size_t N = hn::Lanes(df);
+  const BitsVec largest = hn::Set(di, static_cast<std::int32_t>(kInfinityBits - 1));
+  word = 0;
+  for (std::size_t j = 0; j < kWord; j += 4 * N) {
+    const FloatVec s0 = load_sum<kFold>(df, acc + j, grad + j);
+    const FloatVec s1 = load_sum<kFold>(df, acc + j + N, grad + j + N);
+    const FloatVec s2 = load_sum<kFold>(df, acc + j + 2 * N, grad + j + 2 * N);
+    const FloatVec s3 = load_sum<kFold>(df, acc + j + 3 * N, grad + j + 3 * N);
+    const BitsVec b0 = hn::BitCast(di, hn::Abs(s0));
+    const BitsVec b1 = hn::BitCast(di, hn::Abs(s1));
+    const BitsVec b2 = hn::BitCast(di, hn::Abs(s2));
+    const BitsVec b3 = hn::BitCast(di, hn::Abs(s3));
+    const BitsVec max = hn::Max(hn::Max(b0, b1), hn::Max(b2, b3));
+    if (HWY_UNLIKELY(!hn::AllFalse(di, hn::Gt(max, largest)))) return j;
+    if (kFold) {
+      hn::StoreU(s0, df, acc + j);
+      hn::StoreU(s1, df, acc + j + N);
+      hn::StoreU(s2, df, acc + j + 2 * N);
+      hn::StoreU(s3, df, acc + j + 3 * N);
+    }
+    const std::uint64_t group = bits_of(di, hn::Gt(b0, below)) |
+                                bits_of(di, hn::Gt(b1, below)) << N |
+                                bits_of(di, hn::Gt(b2, below)) << (2 * N) |
+                                bits_of(di, hn::Gt(b3, below)) << (3 * N);
+    word |= group << j;
+  }
+  return kWord;
+}
+
+// Appends the positions of the bits of `word`, which begins at position `at`.
+HWY_INLINE void append_positions(std::uint64_t word, std::uint32_t at, BlockHits& hits) {
+  std::uint32_t* next = hits.index.data() + hits.count;
+  hits.count += static_cast<std::size_t>(std::popcount(word));
+  for (std::size_t j = 0; j < BlockHits::kSlack; ++j) {
+    *next++ = at + static_cast<std::uint32_t>(std::countr_zero(word));
+    word &= word - 1;
+  }
+  while (HWY_UNLIKELY(word != 0)) {
+    *next++ = at + static_cast<std::uint32_t>(std::countr_zero(word));
+    word &= word - 1;
+  }
+}
+
+template <bool kFold>
+std::size_t sweep_words(float* acc, const float* grad, std::size_t n, std::uint32_t first,
+                        std::uint32_t floor, BlockHits& hits) {
+  const BitsVec below = hn::Set(BitsTag(), static_cast<std::int32_t>(floor) - 1);
+  hits.count = 0;
+  std::size_t i = 0;
+  for (; i + kWord <= n; i += kWord) {
+    for (std::size_t j = 0; j < kWord; j += kLine) {
+      hwy::Prefetch(acc + i + kAhead + j);
+      if (kFold) hwy::Prefetch(grad + i + kAhead + j);
+    }
+    std::uint64_t word;
+    const std::size_t folded = fold_word<kFold>(acc + i, grad + i, below, word);
+    if (HWY_UNLIKELY(folded < kWord)) {
+      i += folded;
+      break;
+    }
+    append_positions(word, first + static_cast<std::uint32_t>(i), hits);
+  }
+  for (std::size_t h = 0; h < hits.count; ++h) {
+    hits.value[h] = acc[hits.index[h] - first];
+  }
+  return sweep_singly<kFold>(acc, grad, i, n, first, floor, hits);
+}
+
+std::size_t fold_block(float* acc, const float* grad, std::size_t n, std::uint32_t first,
+                       std::uint32_t floor, BlockHits& hits) {
+  return sweep_words<true>(acc, grad, n, first, floor, hits);
+}
+
+std::size_t scan_block(float* acc, std::size_t n, std::uint32_t first,
+                       std::uint32_t floor, BlockHits& hits) {
+  return sweep_words<false>(acc, acc, n, first, floor, hits);
+}
+
+std::size_t count_at_least(const float* x, std::size_t n, float threshold) {
+  const FloatTag d;
+  const FloatVec least = hn::Set(d, threshold);
+  std::size_t count = 0;
+  std::size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+    count += hn::CountTrue(d, hn::Ge(hn::Abs(hn::LoadU(d, x + i)), least));
+  }
+  for (; i < n; ++i) count += std::abs(x[i]) >= threshold ? 1 : 0;
+  return count;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace topknot::core
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace topknot::core {
+
+HWY_EXPORT(fold_block);
+HWY_EXPORT(scan_block);
+HWY_EXPORT(count_at_least);
+
+std::size_t sweep_block(std::span<float> acc, std::span<const float> grad,
+                        std::size_t first, std::uint32_t floor, BlockHits& hits) {
+  const std::size_t n = std::min(kSweepBlock, acc.size() - first);
+  const auto position = static_cast<std::uint32_t>(first);
+  if (grad.empty()) {
+    return HWY_DYNAMIC_DISPATCH(scan_block)(acc.data() + first, n, position, floor, hits);
+  }
+  return HWY_DYNAMIC_DISPATCH(fold_block)(acc.data() + first, grad.data() + first, n,
+                                          position, floor, hits);
+}
+
+bool fold(std::span<float> acc, std::span<const float> grad) {
+  return sweep(acc, grad, kInfinityBits,
+               [](const BlockHits&, std::uint32_t floor) { return floor; });
+}
+
+void unfold(std::span<float> acc, std::span<const float> grad) {
+  for (std::size_t i = 0; i < grad.size(); ++i) acc[i] -= grad[i];
+}
+
+bool fold_and_select(std::span<float> acc, std::span<const float> grad, float threshold,
+                     Sparse& out) {
+  out.clear();
+  const bool finite = sweep(acc, grad, floor_of(threshold),
+                            [&](const BlockHits& hits, std::uint32_t floor) {
+                              out.append(hits.view());
+                              return floor;
+                            });
+  if (!finite) out.clear();
+  return finite;
+}
+
+std::size_t count_at_least(std::span<const float> x, float threshold) {
+  return HWY_DYNAMIC_DISPATCH(count_at_least)(x.data(), x.size(), threshold);
+}
+
+}  // namespace topknot::core
+#endif  // HWY_ONCE
