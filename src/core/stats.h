@@ -16,7 +16,7 @@ struct Moments {
   float max_magnitude = 0;
 };
 
-/// The moments of `x`; NaN and infinity travel into the sums.
+/// The moments of `x`; NaN and infinity travel into the sums and the maximum.
 Moments moments(std::span<const float> x);
 
 }  // namespace topknot::core
