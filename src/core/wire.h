@@ -5,9 +5,10 @@
 //   magic u32 | version u8 | values u8 | phase u8 | coding (low 4 bits) and flags u8
 //   attempt u32 | step u32 | fingerprint u64 | from u16 | to u16 | count u32
 //
-// The payload's layout for each coding is drawn in wire.cc. Positions travel relative to
-// the region that both sides know, so they are small and sorted; the decoder accepts any
-// bytes and gives either a valid vector or a Fault, and never writes out of range.
+// The payload's layout is drawn in wire_index_write.cc for each coding and in
+// wire_values.cc for each format of values. Positions travel relative to the region that
+// both sides know, so they are small and sorted; the decoder accepts any bytes and gives
+// either a valid vector or a Fault, and never writes out of range.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,10 @@ namespace topknot::core {
 
 inline constexpr std::size_t kHeaderBytes = 32;
 
-/// How positions travel. `automatic` takes the smallest for the message at hand.
+/// How positions travel. `automatic` takes the smallest for the message at hand. `dense`
+/// is for vectors that have every position of the region; one that lacks some goes as a
+/// `bitmap`, so that every coding gives back exactly the pairs that went in. A vector
+/// without pairs is a header alone in all of them.
 enum class Coding : std::uint8_t { plain, delta, rice, bitmap, dense, automatic };
 /// How values travel: whole, as bfloat16 rounded to nearest even, or as 8- or 2-bit steps
 /// of a power of two that the message carries.
@@ -58,9 +62,9 @@ struct Region {
 };
 
 /// Replaces `message` with `pairs`, all of which lie in `region`. `sick` tells the
-/// receiver that this rank knows of a gradient that is not finite. When values are
-/// rounded on the way and `error` is not empty, error[i] becomes pairs.value[i] minus
-/// what the receiver will read; `error` is as long as `pairs` then.
+/// receiver that this rank knows of a gradient that is not finite. When `error` is not
+/// empty it is as long as `pairs`, and error[i] becomes pairs.value[i] minus what the
+/// receiver will read: all zero for f32; for bf16 and i8 the exact difference.
 void encode(const Stamp& stamp, SparseView pairs, Region region, Format format, bool sick,
             std::vector<std::byte>& message, std::span<float> error);
 
