@@ -146,7 +146,8 @@ std::optional<Fault> read_pairs(std::span<const std::byte> message, const Stamp&
     return fault;
   }
   pairs.resize(contents.count);
-  if (auto fault = wire::read_index(message, contents.coding, region, pairs.index)) {
+  if (auto fault =
+          wire::read_index(message, values, contents.coding, region, pairs.index)) {
     return fault;
   }
   wire::read_values(contents.values, values, pairs.value);

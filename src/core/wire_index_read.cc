@@ -172,17 +172,12 @@ std::optional<Fault> read_rice_block(const Bits& bits, OnesReader& ones,
   return check_last(at.next, region.size());
 }
 
-std::optional<Fault> read_rice(std::span<const std::byte> message, Region region,
-                               std::span<std::uint32_t> index) {
+std::optional<Fault> read_rice(std::span<const std::byte> message, const std::byte* end,
+                               Region region, std::span<std::uint32_t> index) {
   const std::byte* parameters = message.data() + kHeaderBytes + 4;
   const std::byte* remainders = parameters + blocks_of(index.size());
-  std::uint64_t remainder_bytes = 0;
-  if (auto fault =
-          packed_length(parameters, index.size(), kMostParameter, remainder_bytes)) {
-    return fault;
-  }
   const auto ones_bytes = load<std::uint32_t>(message.data() + kHeaderBytes);
-  OnesReader ones(remainders + remainder_bytes, ones_bytes);
+  OnesReader ones(end - ones_bytes, ones_bytes);
   const Bits bits(message);
   Cursor at{8 * static_cast<std::uint64_t>(remainders - message.data())};
   for (std::size_t first = 0; first < index.size(); first += kBlock) {
@@ -245,8 +240,9 @@ std::optional<Fault> expected_length(std::span<const std::byte> message, Coding 
   return std::nullopt;
 }
 
-std::optional<Fault> read_index(std::span<const std::byte> message, Coding coding,
-                                Region region, std::span<std::uint32_t> index) {
+std::optional<Fault> read_index(std::span<const std::byte> message, const std::byte* end,
+                                Coding coding, Region region,
+                                std::span<std::uint32_t> index) {
   if (index.empty()) return std::nullopt;
   const std::byte* payload = message.data() + kHeaderBytes;
   switch (coding) {
@@ -255,7 +251,7 @@ std::optional<Fault> read_index(std::span<const std::byte> message, Coding codin
     case Coding::delta:
       return read_delta(message, region, index);
     case Coding::rice:
-      return read_rice(message, region, index);
+      return read_rice(message, end, region, index);
     case Coding::bitmap:
       return read_bitmap(payload, region, index);
     case Coding::dense:

@@ -80,9 +80,11 @@ std::optional<Fault> expected_length(std::span<const std::byte> message, Coding 
                                      Values values, std::uint64_t count,
                                      std::uint64_t size, std::uint64_t& length);
 
-/// Fills `index` with the positions of a message whose length is as expected.
-std::optional<Fault> read_index(std::span<const std::byte> message, Coding coding,
-                                Region region, std::span<std::uint32_t> index);
+/// Fills `index` with the positions of a message whose length is as expected. They end,
+/// and the values begin, at `end`.
+std::optional<Fault> read_index(std::span<const std::byte> message, const std::byte* end,
+                                Coding coding, Region region,
+                                std::span<std::uint32_t> index);
 
 /// The most bytes that `most` positions, or fewer, of a region of `size` take.
 std::uint64_t index_bound(Coding coding, std::uint64_t most, std::uint64_t size);

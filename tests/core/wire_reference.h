@@ -133,6 +133,7 @@ class SlowReader {
       case 3:
         return bitmap();
       default:
+        if (!left(2 * count_)) return false;  // not even of the shortest values
         for (std::uint64_t p = 0; p < count_; ++p) position_.push_back(p);
         return true;
     }

@@ -55,7 +55,7 @@ std::set<std::uint64_t> awkward_counts(std::uint64_t size) {
 
 void expect_round_trip(const Sparse& pairs, Region region, Format format) {
   SCOPED_TRACE(title(region, pairs.size(), format));
-  Message message(3, std::byte{0xEE});
+  Message message(20'000, std::byte{0xEE});  // of an earlier step
   std::vector<float> error(pairs.size(), -1);
   encode(kStamp, pairs, region, format, false, message, error);
   EXPECT_LE(message.size(), message_bound(pairs.size(), region.size(), format));
@@ -99,6 +99,15 @@ TEST(Wire, GivesBackFewPairsOfTheLargestRegion) {
     pairs.index.back() = kWhole - 1;                       // but one
     for (const Coding coding : {Coding::delta, Coding::rice, Coding::automatic}) {
       expect_round_trip(pairs, region, {coding, Values::bf16});
+    }
+  }
+}
+
+TEST(Wire, GivesBackPairsThatEndLongBeforeTheRegion) {
+  for (const std::uint64_t rest : {1, 7, 8, 63, 64, 65, 1000}) {
+    const Sparse pairs = random_pairs({20, 220}, 50, rest);
+    for (const Coding coding : kAllCodings) {
+      expect_round_trip(pairs, {20, 220 + rest}, {coding, Values::f32});
     }
   }
 }
