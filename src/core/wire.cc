@@ -2,13 +2,14 @@
 //
 // A message from its first byte to its last:
 //
-//   0        4       5      6     7            8       12   16          24   26 28
-//   +--------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
-//   | "TKNT" |version|values|phase|flags|coding|attempt|step|fingerprint|from|to|count|
-//   +--------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
-//   | positions, as `coding` says (wire_index.cc) | values, as `values` says
-//   (wire_values.cc)
-//   +---------------------------------------------+---------------------------------
+//   0      4       5      6     7            8       12   16          24   26 28
+//   +------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
+//   | TKNT |version|values|phase|flags|coding|attempt|step|fingerprint|from|to|count|
+//   +------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
+//   32
+//   +------------------------------------+------------------------------------------+
+//   | positions: see wire_index_write.cc | values: see wire_values.cc               |
+//   +------------------------------------+------------------------------------------+
 //
 // Byte 7 has the coding in its low half. Of the flags above it, the lowest says that the
 // sender is sick; the others are zero until a later version gives them a meaning.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two halves of a payload, private to wire*.cc: positions (wire_index.cc) and values
-// (wire_values.cc). Each half says how many bytes it takes before one of them is written
-// or believed, so a message is sized once and checked before anything is allocated.
+// The two halves of a payload, private to wire*.cc: positions (wire_index_write.cc,
+// wire_index_read.cc) and values (wire_values.cc, wire_scale.cc). Each half says how many
+// bytes it takes before one of them is written or believed, so a message is sized once
+// and checked before anything is allocated.
 #pragma once
 
 #include <bit>
