@@ -12,7 +12,7 @@ install(EXPORT topknotTargets NAMESPACE topknot:: DESTINATION ${config_folder})
 
 # An export of its own, so that programs without MPI need not find any.
 if(TOPKNOT_HAVE_MPI)
-  set_target_properties(topknot_mpi PROPERTIES
+  set_target_properties(topknot_mpi PROPERTIES INSTALL_RPATH $ORIGIN
     VERSION ${PROJECT_VERSION} SOVERSION ${soversion})
   install(TARGETS topknot_mpi EXPORT topknotMpiTargets)
   install(EXPORT topknotMpiTargets NAMESPACE topknot:: DESTINATION ${config_folder})
