@@ -16,11 +16,24 @@
 
 namespace topknot {
 
-/// One line of the catalog (src/catalog.def).
-struct Entry {
+/// Lines of the catalog (src/catalog.def): what an algorithm is, and what makes one.
+struct CompressorEntry {
   std::string_view name;
   std::string_view summary;
   std::string_view paper;
+  std::unique_ptr<Compressor> (*make)(const Layout&, Params&);
+};
+struct CollectiveEntry {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view paper;
+  std::unique_ptr<Collective> (*make)(Transport&, Compressor&, const Layout&, Params&);
+};
+struct MemoryEntry {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view paper;
+  std::unique_ptr<Memory> (*make)(const Layout&, Params&);
 };
 
 /// What a user names: a memory, a compressor and a collective with their parameters, as
@@ -34,9 +47,9 @@ struct Scheme {
   std::string_view paper;
 };
 
-std::span<const Entry> collectives();
-std::span<const Entry> compressors();
-std::span<const Entry> memories();
+std::span<const CollectiveEntry> collectives();
+std::span<const CompressorEntry> compressors();
+std::span<const MemoryEntry> memories();
 std::span<const Scheme> schemes();
 
 /// Throws ConfigError, with the nearest name, when there is none such.

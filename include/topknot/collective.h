@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+
+#include "topknot/state.h"
 
 namespace topknot {
 
@@ -10,8 +13,15 @@ namespace topknot {
 struct Reduced {
   /// How many coordinates `sum` has; n for a dense sum.
   std::size_t count = 0;
-  /// False when some rank's gradient was not finite. All ranks are told on the same step.
+  /// False when a gradient, or the sum, was not finite. All ranks are told on the same
+  /// step.
   bool finite = true;
+  /// The coordinates of `sum`, each once, in no particular order; valid until the next
+  /// reduce. Empty for a dense sum.
+  std::span<const std::uint32_t> index;
+  /// The coordinates at which this rank's debt was paid, each once; valid as long. Empty for
+  /// a dense sum, which pays everywhere.
+  std::span<const std::uint32_t> paid;
 };
 
 /// One rank's part in summing a vector over all ranks, sparsely. Made with the channel it
@@ -26,15 +36,22 @@ class Collective {
   ///     sum over ranks of (acc before + grad)  ==  sum + sum over ranks of (acc after)
   ///
   /// element by element, and `sum` is the same bits on every rank. `grad` joins the debt
-  /// `acc` in the sweep that selects; about `k` coordinates are agreed on. `grad` may be
-  /// empty, and `sum` may be the memory of `grad`. Every rank calls with equal sizes and
-  /// equal `k`, in the same order.
+  /// `acc` in the sweep that selects; about `k` coordinates are agreed on. Every rank
+  /// calls with equal sizes and equal `k`, in the same order. `grad` may be empty:
+  /// nothing joins. `sum` is all zeros, or the memory of `grad`, which costs one more
+  /// pass to overwrite.
   ///
-  /// When the result is not finite, `sum` is untouched and `acc` is as before the call
-  /// (see Compressor::select). When a LinkError is thrown, `acc` holds acc before + grad:
-  /// nothing is lost, nothing was sent.
+  /// When the result is not finite, `acc` is as before the call (see Compressor::select)
+  /// and `sum` is not to be used. When a LinkError is thrown, `acc` holds acc before +
+  /// grad: nothing is lost, and nothing counts as sent.
   virtual Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
                          std::span<float> sum) = 0;
+
+  /// Whether anything can be left owed. Where not, `acc` may be empty.
+  virtual bool owes() const noexcept { return true; }
+
+  /// Visits what is kept from step to step, if anything.
+  virtual void visit_state(StateVisitor& visitor) { static_cast<void>(visitor); }
 };
 
 }  // namespace topknot

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "topknot/sparse.h"
+#include "topknot/state.h"
 
 namespace topknot {
 
@@ -24,6 +25,9 @@ class Compressor {
   /// the call, up to the one rounding of (acc + grad) - grad where it had been added.
   [[nodiscard]] virtual bool select(std::span<float> acc, std::span<const float> grad,
                                     std::size_t k, Sparse& out) = 0;
+
+  /// Visits what is kept from step to step, if anything.
+  virtual void visit_state(StateVisitor& visitor) { static_cast<void>(visitor); }
 };
 
 }  // namespace topknot

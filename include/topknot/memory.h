@@ -3,6 +3,9 @@
 
 #include <span>
 
+#include "topknot/collective.h"
+#include "topknot/state.h"
+
 namespace topknot {
 
 /// What a rank remembers of the gradients it has not sent, for one bucket.
@@ -11,11 +14,15 @@ class Memory {
   virtual ~Memory() = default;
 
   /// Turns the step's gradient, in place, into what joins the debt. Most leave it alone.
-  virtual void before(std::span<float> grad) = 0;
+  /// `learning_rate` is the one that the step's sum will be applied with.
+  virtual void before(std::span<float> grad, double learning_rate) = 0;
   /// The debt, as long as the bucket: handed to Collective::reduce as `acc`.
   virtual std::span<float> debt() = 0;
-  /// Called when the reduce has gone through, with the debt it left behind.
-  virtual void after() = 0;
+  /// Called when the reduce has gone through, with what came of it.
+  virtual void after(const Reduced& reduced) = 0;
+
+  /// Visits what is kept from step to step: the debt, and whatever else.
+  virtual void visit_state(StateVisitor& visitor) = 0;
 };
 
 }  // namespace topknot

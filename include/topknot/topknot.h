@@ -16,7 +16,9 @@
 #include "topknot/layout.h"      // IWYU pragma: export
 #include "topknot/memory.h"      // IWYU pragma: export
 #include "topknot/params.h"      // IWYU pragma: export
+#include "topknot/schedule.h"    // IWYU pragma: export
 #include "topknot/sparse.h"      // IWYU pragma: export
+#include "topknot/state.h"       // IWYU pragma: export
 #include "topknot/trace.h"       // IWYU pragma: export
 #include "topknot/transport.h"   // IWYU pragma: export
 #include "topknot/transports.h"  // IWYU pragma: export
