@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// inproc: ranks are threads of one process.
+//
+// Every ordered pair of ranks has, for each channel, a Lane: the sends nobody has asked
+// for yet and the receives nobody has answered yet; one of the two queues is always
+// empty. Whoever comes second copies, straight from the sender's bytes into the
+// receiver's vector, so a message is copied once, nothing depends on the order of the
+// waits, and a wait only sleeps until the other side has come.
+//
+// A rank that goes away (its last channel is destroyed, for instance by an exception)
+// closes its lanes. Whoever waits for it is told at once rather than at the deadline.
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topknot/error.h"
+#include "topknot/transports.h"
+
+namespace topknot {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// One message as one side sees it. Guarded by its lane's mutex.
+struct Letter {
+  std::span<const std::byte> bytes;        // of a send
+  std::vector<std::byte>* into = nullptr;  // of a receive
+  std::size_t limit = 0;                   // of a receive
+  bool done = false;
+  std::size_t too_long = 0;  // the length that broke the limit, if one did
+};
+
+/// What passes from one rank to another over one channel.
+struct Lane {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<Letter>> sent;    // not yet received
+  std::deque<std::shared_ptr<Letter>> wanted;  // not yet sent
+  bool closed = false;                         // one of its two ranks has gone
+
+  void deliver(Letter& from, Letter& to) {
+    if (from.bytes.size() > to.limit) {
+      to.too_long = from.bytes.size();
+    } else {
+      to.into->assign(from.bytes.begin(), from.bytes.end());
+    }
+    from.done = to.done = true;
+    changed.notify_all();
+  }
+
+  // The memory behind a letter is about to go: no peer may touch it any more.
+  void withdraw(const std::shared_ptr<Letter>& letter) {
+    std::erase(sent, letter);
+    std::erase(wanted, letter);
+    closed = true;
+    changed.notify_all();
+  }
+};
+
+/// The lanes of all channels between the ranks of one make_inproc().
+class Hub {
+ public:
+  explicit Hub(int size) : size_(size), closed_(static_cast<std::size_t>(size)) {}
+
+  int size() const noexcept { return size_; }
+
+  Lane& lane(const std::vector<int>& channel, int from, int to) {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::unique_ptr<Lane>>& lanes = channels_[channel];
+    const std::size_t ranks = static_cast<std::size_t>(size_);
+    if (lanes.empty()) lanes.resize(ranks * ranks);
+    std::unique_ptr<Lane>& lane =
+        lanes[static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to)];
+    if (!lane) {
+      lane = std::make_unique<Lane>();
+      lane->closed = closed_[static_cast<std::size_t>(from)] ||
+                     closed_[static_cast<std::size_t>(to)];
+    }
+    return *lane;
+  }
+
+  void leave(int rank) {
+    const std::scoped_lock lock(mutex_);
+    closed_[static_cast<std::size_t>(rank)] = true;
+    for (auto& [channel, lanes] : channels_) {
+      for (std::size_t i = 0; i < lanes.size(); ++i) {
+        const auto from = static_cast<int>(i) / size_;
+        const auto to = static_cast<int>(i) % size_;
+        if (!lanes[i] || (from != rank && to != rank)) continue;
+        const std::scoped_lock lane_lock(lanes[i]->mutex);
+        lanes[i]->closed = true;
+        lanes[i]->changed.notify_all();
+      }
+    }
+  }
+
+ private:
+  const int size_;
+  std::mutex mutex_;
+  std::vector<bool> closed_;
+  std::map<std::vector<int>, std::vector<std::unique_ptr<Lane>>> channels_;
+};
+
+/// A rank's presence: when the last of its channels is gone, so is the rank.
+class Seat {
+ public:
+  Seat(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  ~Seat() { hub_->leave(rank_); }
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  Hub& hub() const noexcept { return *hub_; }
+  int rank() const noexcept { return rank_; }
+
+ private:
+  std::shared_ptr<Hub> hub_;
+  const int rank_;
+};
+
+class Inproc final : public Transport {
+ public:
+  Inproc(std::shared_ptr<Seat> seat, std::vector<int> path, const LinkOptions& options)
+      : seat_(std::move(seat)), path_(std::move(path)), options_(options) {
+    for (int peer = 0; peer < size(); ++peer) {
+      to_.push_back(&seat_->hub().lane(path_, rank(), peer));
+      from_.push_back(&seat_->hub().lane(path_, peer, rank()));
+    }
+  }
+
+  int rank() const noexcept override { return seat_->rank(); }
+  int size() const noexcept override { return seat_->hub().size(); }
+
+  Pending send(int to, std::span<const std::byte> bytes) override {
+    auto letter = std::make_shared<Letter>();
+    letter->bytes = bytes;
+    Lane& lane = *to_.at(static_cast<std::size_t>(to));
+    {
+      const std::scoped_lock lock(lane.mutex);
+      if (lane.wanted.empty()) {
+        lane.sent.push_back(letter);
+      } else {
+        lane.deliver(*letter, *lane.wanted.front());
+        lane.wanted.pop_front();
+      }
+    }
+    return remember({&lane, std::move(letter), to});
+  }
+
+  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
+    auto letter = std::make_shared<Letter>();
+    letter->into = &into;
+    letter->limit = limit;
+    Lane& lane = *from_.at(static_cast<std::size_t>(from));
+    {
+      const std::scoped_lock lock(lane.mutex);
+      if (lane.sent.empty()) {
+        lane.wanted.push_back(letter);
+      } else {
+        lane.deliver(*lane.sent.front(), *letter);
+        lane.sent.pop_front();
+      }
+    }
+    return remember({&lane, std::move(letter), from});
+  }
+
+  void wait(Pending message) override {
+    const auto found = under_way_.find(message);
+    if (found == under_way_.end())
+      throw ContractError("wait() was called twice for one message, or for none.");
+    const auto [lane, letter, peer] = std::move(found->second);
+    under_way_.erase(found);
+
+    const auto deadline =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                           std::chrono::duration<double>(options_.timeout));
+    std::unique_lock lock(lane->mutex);
+    const bool settled = lane->changed.wait_until(
+        lock, deadline, [&] { return letter->done || lane->closed; });
+    if (letter->done && letter->too_long == 0) return;
+    lane->withdraw(letter);
+    throw LinkError(peer, complaint(*letter, peer, settled));
+  }
+
+  bool allreduce(std::span<float>) override { return false; }
+
+  double now() const noexcept override {
+    return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+  }
+
+  std::unique_ptr<Transport> channel(int id) override {
+    std::vector<int> path = path_;
+    path.push_back(id);
+    return std::make_unique<Inproc>(seat_, std::move(path), options_);
+  }
+
+  ~Inproc() override { abandon(); }
+  Inproc(const Inproc&) = delete;
+  Inproc& operator=(const Inproc&) = delete;
+
+ private:
+  struct UnderWay {
+    Lane* lane;
+    std::shared_ptr<Letter> letter;
+    int peer;
+  };
+
+  Pending remember(UnderWay message) {
+    const Pending id{next_++};
+    under_way_.emplace(id, std::move(message));
+    return id;
+  }
+
+  std::string complaint(const Letter& letter, int peer, bool settled) const {
+    const std::string who = "rank " + std::to_string(peer);
+    if (letter.too_long != 0)
+      return who + " sent " + std::to_string(letter.too_long) + " bytes where at most " +
+             std::to_string(letter.limit) + " were expected";
+    if (settled) return who + " has left the job";
+    return who + " has been silent for " + std::to_string(options_.timeout) + " s";
+  }
+
+  // Messages nobody waited for: an exception is on its way.
+  void abandon() noexcept {
+    for (auto& [id, message] : under_way_) {
+      const std::scoped_lock lock(message.lane->mutex);
+      if (!message.letter->done) message.lane->withdraw(message.letter);
+    }
+  }
+
+  std::shared_ptr<Seat> seat_;
+  const std::vector<int> path_;  // the ids that led here from the first channel
+  const LinkOptions options_;
+  std::vector<Lane*> to_;    // by rank of the receiver
+  std::vector<Lane*> from_;  // by rank of the sender
+  std::map<Pending, UnderWay> under_way_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> make_inproc(int size,
+                                                    const LinkOptions& options) {
+  if (size < 1)
+    throw ConfigError("A job has at least 1 rank, not " + std::to_string(size) + ".");
+  auto hub = std::make_shared<Hub>(size);
+  std::vector<std::unique_ptr<Transport>> ranks;
+  for (int rank = 0; rank < size; ++rank)
+    ranks.push_back(std::make_unique<Inproc>(std::make_shared<Seat>(hub, rank),
+                                             std::vector<int>{}, options));
+  return ranks;
+}
+
+}  // namespace topknot
