@@ -38,7 +38,7 @@ constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kCodingMask = 0x0F;
 constexpr std::uint8_t kSick = 0x10;
 constexpr auto kCodings = static_cast<std::uint8_t>(Coding::automatic);  // 0 .. dense
-constexpr auto kValues = static_cast<std::uint8_t>(Values::i2) + 1;
+constexpr auto kValues = static_cast<std::uint8_t>(Values::none) + 1;
 
 struct Header {
   std::uint32_t magic;
@@ -186,6 +186,8 @@ std::string_view name(Values values) {
       return "i8";
     case Values::i2:
       return "i2";
+    case Values::none:
+      return "none";
   }
   return "unknown";
 }
@@ -240,6 +242,12 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
   }
   said = {contents.count, contents.sick};
   return std::nullopt;
+}
+
+bool says_sick(std::span<const std::byte> message) {
+  if (message.size() < kHeaderBytes) return false;
+  const auto header = wire::load<Header>(message.data());
+  return header.magic == kMagic && (header.coding_and_flags & kSick) != 0;
 }
 
 std::size_t message_bound(std::uint64_t most, std::uint64_t size, Format format) {

@@ -31,8 +31,9 @@ inline constexpr std::size_t kHeaderBytes = 32;
 /// without pairs is a header alone in all of them.
 enum class Coding : std::uint8_t { plain, delta, rice, bitmap, dense, automatic };
 /// How values travel: whole, as bfloat16 rounded to nearest even, or as 8- or 2-bit steps
-/// of a power of two that the message carries.
-enum class Values : std::uint8_t { f32, bf16, i8, i2 };
+/// of a power of two that the message carries. `none` sends positions alone, and all
+/// values read zero.
+enum class Values : std::uint8_t { f32, bf16, i8, i2, none };
 
 struct Format {
   Coding coding = Coding::automatic;
@@ -105,6 +106,9 @@ std::optional<Fault> decode(std::span<const std::byte> message, const Stamp& exp
 std::optional<Fault> decode_dense(std::span<const std::byte> message,
                                   const Stamp& expected, std::span<float> dense, bool add,
                                   Decoded& said);
+
+/// Whether a message says that its sender is sick; false for what is not a message.
+bool says_sick(std::span<const std::byte> message);
 
 /// The longest message that encode() can make of `most` pairs of a region of `size`.
 std::size_t message_bound(std::uint64_t most, std::uint64_t size, Format format);

@@ -7,6 +7,7 @@
 //   i8     | exponent of the scale i8 | step i8, count times
 //   i2     | exponent of the scale i8 | code of 2 bits, count times, four to a byte from
 //            the lowest bits up, spare bits zero
+//   none   | nothing at all
 //
 // bf16 rounds to nearest even; what is finite stays finite: values that would round to
 // infinity become the largest finite one.
@@ -194,6 +195,9 @@ void for_each_value(Values format, const std::byte* in, std::size_t count, Take 
       }
       return;
     }
+    case Values::none:
+      for (std::size_t i = 0; i < count; ++i) take(i, 0.0F);
+      return;
   }
 }
 
@@ -209,9 +213,11 @@ std::uint64_t value_bytes(Values format, std::uint64_t count) {
     case Values::i8:
       return 1 + count;
     case Values::i2:
+      return 1 + bytes_of(2 * count);
+    case Values::none:
       break;
   }
-  return 1 + bytes_of(2 * count);
+  return 0;
 }
 
 void write_values(Values format, std::span<const float> value, std::byte* out,
@@ -228,6 +234,8 @@ void write_values(Values format, std::span<const float> value, std::byte* out,
       return write_i8(value, out, error);
     case Values::i2:
       return write_i2(value, out, error);
+    case Values::none:
+      return;
   }
 }
 

@@ -351,5 +351,32 @@ TEST(Wire, FollowsTheDensityFromBlockToBlock) {
   EXPECT_LE(bits_per_pair(pairs, kSize, {Coding::rice, Values::f32}), 32 + 8.6);
 }
 
+TEST(Wire, SendsPositionsAlone) {
+  const Sparse pairs = {{3, 7, 4000}, {1, 2, 3}};
+  const Region region{0, 5000};
+  for (const Coding coding :
+       {Coding::plain, Coding::delta, Coding::rice, Coding::bitmap, Coding::automatic}) {
+    std::vector<std::byte> message;
+    encode(Stamp{}, {pairs.index, {}}, region, {coding, Values::none}, false, message,
+           {});
+    Sparse back;
+    Decoded said;
+    ASSERT_FALSE(decode(message, Stamp{}, region, 3, back, said));
+    EXPECT_EQ(back.index, pairs.index);
+    EXPECT_EQ(back.value, std::vector<float>(3));
+    EXPECT_LE(message.size(), message_bound(3, region.size(), {coding, Values::none}));
+  }
+}
+
+TEST(Wire, TellsASickSenderWithoutReadingOn) {
+  for (const bool sick : {false, true}) {
+    std::vector<std::byte> message;
+    encode(Stamp{}, Sparse{}, {0, 10}, {}, sick, message, {});
+    EXPECT_EQ(says_sick(message), sick);
+    message.pop_back();
+    EXPECT_FALSE(says_sick(message));
+  }
+}
+
 }  // namespace
 }  // namespace topknot::core
