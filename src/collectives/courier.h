@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands between a collective and its channel: every message that goes out is coded
+// and stamped, every message that comes in is checked against the stamp it should have,
+// and what one rank knows of a gradient that is not finite reaches all the others on the
+// way.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/wire.h"
+#include "topknot/collective.h"
+#include "topknot/compressor.h"
+#include "topknot/params.h"
+#include "topknot/transport.h"
+
+namespace topknot::collective {
+
+using core::Region;
+
+/// A coded message. One that is coded for everyone may be passed on as it is.
+using Message = std::vector<std::byte>;
+
+class Courier {
+ public:
+  /// Stands for every rank as the receiver of a message.
+  static constexpr int kEveryone = 0xFFFF;
+
+  /// Reads the parameters coding= and values=. `owner` is the collective's name: ranks
+  /// that run another one, or the same with other parameters, are told apart by it.
+  Courier(Transport& link, std::string_view owner, Params& params);
+
+  int rank() const noexcept { return link_.rank(); }
+  int size() const noexcept { return link_.size(); }
+  /// The rank `distance` places to the right, in a circle; `distance` may be negative.
+  int neighbour(int distance) const noexcept;
+  core::Values values() const noexcept { return format_.values; }
+  Transport& link() const noexcept { return link_; }
+
+  // ---- a step and its phases
+
+  /// Starts a step on a vector of `n`, of which `k` are wanted.
+  void begin(std::uint64_t n, std::uint64_t k);
+  /// Starts a phase; its name is for people, its number goes with every message.
+  void enter(std::string_view phase);
+
+  // ---- finiteness
+
+  /// pick.select(), remembering if a gradient was not finite.
+  void select(Compressor& pick, std::span<float> acc, std::span<const float> grad,
+              std::size_t k, Sparse& out);
+  /// acc += grad, likewise.
+  void fold(std::span<float> acc, std::span<const float> grad);
+  /// Tells everyone, by all messages from now on, that something is not finite.
+  void report_sick() noexcept { sick_ = true; }
+  bool finite() const noexcept { return !sick_; }
+  /// Ends a step that is not finite: takes the gradient out of the debt again.
+  Reduced undo(std::span<float> acc, std::span<const float> grad);
+
+  // ---- messages: code, start, finish, read
+
+  /// Replaces `message` with the `pairs` of `region`, for `to`. Where values are rounded
+  /// on the way, error[i] becomes what the reader will miss of pairs.value[i].
+  void code(SparseView pairs, Region region, int to, Message& message,
+            std::vector<float>& error);
+  void code_dense(std::span<const float> x, int to, Message& message,
+                  std::vector<float>& error);
+
+  /// The same for positions alone, and for plain 32-bit words.
+  void code_positions(std::span<const std::uint32_t> index, Region region, int to,
+                      Message& message);
+  void code_words(std::span<const std::uint32_t> words, int to, Message& message);
+
+  /// Starts sending; `message` must stay as it is until flush().
+  void start_send(int to, const Message& message);
+  /// Starts receiving; `message` must stay put until finish_receive(from). Receives from
+  /// one rank finish in the order they were started.
+  void start_receive(int from, Message& message, std::size_t limit);
+  void finish_receive(int from);
+  /// Waits until everything that was sent has been taken.
+  void flush();
+
+  /// Replaces `pairs` with what `message`, made by rank `from` for `to`, holds.
+  void read(const Message& message, int from, int to, Region region, std::uint64_t most,
+            Sparse& pairs);
+  void read_dense(const Message& message, int from, int to, std::span<float> x, bool add);
+  void read_positions(const Message& message, int from, int to, Region region,
+                      std::uint64_t most, std::vector<std::uint32_t>& index);
+  void read_words(const Message& message, int from, int to,
+                  std::span<std::uint32_t> words);
+
+  /// Takes from a message that is read later, or only passed on, what it says of its
+  /// sender's health.
+  void note_health(const Message& message);
+
+  /// The longest message that can hold `most` pairs of a region of `size`, in our format.
+  std::size_t limit(std::uint64_t most, std::uint64_t size) const;
+  /// The length of a message of `count` words.
+  static std::size_t words_limit(std::size_t count) {
+    return core::kHeaderBytes + count * sizeof(std::uint32_t);
+  }
+
+ private:
+  core::Stamp stamp(int from, int to, std::uint64_t region_size) const;
+  [[noreturn]] void refuse(const core::Fault& fault, int from,
+                           std::uint64_t region_size) const;
+  void wait(Pending message);
+  std::string where() const;
+
+  Transport& link_;
+  const std::string owner_;
+  core::Format format_;
+  std::uint16_t config_ = 0;  // hash of the collective's name and parameters
+
+  std::uint32_t step_ = 0;
+  std::uint8_t phase_ = 0;
+  std::string phase_name_;
+  std::uint64_t n_ = 0;
+  std::uint64_t k_ = 0;
+  bool sick_ = false;
+  bool folded_ = false;  // this rank's debt has the step's gradient in it
+
+  Sparse positions_;  // where messages of positions alone are read to
+  std::vector<Pending> sends_;
+  std::vector<std::deque<Pending>> receives_;  // by rank of the sender
+};
+
+}  // namespace topknot::collective
