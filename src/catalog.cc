@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topknot/catalog.h"
+
+#include <algorithm>
+#include <string>
+
+#include "topknot/error.h"
+#include "topknot/transports.h"
+
+namespace topknot {
+
+// The factories, each defined in the algorithm's own file.
+namespace compressor {
+#define COMPRESSOR(name, ...) \
+  std::unique_ptr<Compressor> name(const Layout& layout, Params& params);
+#include "catalog.def"
+}  // namespace compressor
+namespace collective {
+#define COLLECTIVE(name, ...)                                         \
+  std::unique_ptr<Collective> name(Transport& link, Compressor& pick, \
+                                   const Layout& layout, Params& params);
+#include "catalog.def"
+}  // namespace collective
+namespace memory {
+#define MEMORY(name, ...) \
+  std::unique_ptr<Memory> name(const Layout& layout, Params& params);
+#include "catalog.def"
+}  // namespace memory
+
+namespace {
+
+constexpr CompressorEntry kCompressors[] = {
+#define COMPRESSOR(name, summary, paper) {#name, summary, paper, compressor::name},
+#include "catalog.def"
+};
+constexpr CollectiveEntry kCollectives[] = {
+#define COLLECTIVE(name, summary, paper) {#name, summary, paper, collective::name},
+#include "catalog.def"
+};
+constexpr MemoryEntry kMemories[] = {
+#define MEMORY(name, summary, paper) {#name, summary, paper, memory::name},
+#include "catalog.def"
+};
+constexpr Scheme kSchemes[] = {
+#define SCHEME(...) {__VA_ARGS__},
+#include "catalog.def"
+};
+
+template <typename Line>
+const Line& find(std::span<const Line> table, std::string_view kind,
+                 std::string_view name) {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [name](const Line& line) { return line.name == name; });
+  if (found != table.end()) return *found;
+  std::vector<std::string> names;
+  for (const Line& line : table) names.emplace_back(line.name);
+  throw ConfigError("There is no " + std::string(kind) + " named " + std::string(name) +
+                    "; nearest is " + nearest(name, names) + ". `topknot list` has all.");
+}
+
+/// Selects nothing; for finding out what a collective's parameters are.
+class NoCompressor final : public Compressor {
+ public:
+  bool select(std::span<float>, std::span<const float>, std::size_t,
+              Sparse& out) override {
+    out.clear();
+    return true;
+  }
+};
+
+}  // namespace
+
+std::span<const CollectiveEntry> collectives() { return kCollectives; }
+std::span<const CompressorEntry> compressors() { return kCompressors; }
+std::span<const MemoryEntry> memories() { return kMemories; }
+std::span<const Scheme> schemes() { return kSchemes; }
+
+const Scheme& find_scheme(std::string_view name) {
+  return find(schemes(), "scheme", name);
+}
+
+std::string_view default_compressor(std::string_view collective) {
+  for (const Scheme& scheme : schemes())
+    if (scheme.name == collective) return scheme.compressor;
+  return "topk";
+}
+
+std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,
+                                            Compressor& pick, const Layout& layout) {
+  Params params = spec.params;
+  auto made =
+      find(collectives(), "collective", spec.name).make(link, pick, layout, params);
+  params.refuse_unknown(spec.name);
+  return made;
+}
+
+std::unique_ptr<Compressor> make_compressor(const Spec& spec, const Layout& layout) {
+  Params params = spec.params;
+  auto made = find(compressors(), "compressor", spec.name).make(layout, params);
+  params.refuse_unknown(spec.name);
+  return made;
+}
+
+std::unique_ptr<Memory> make_memory(const Spec& spec, const Layout& layout) {
+  Params params = spec.params;
+  auto made = find(memories(), "memory", spec.name).make(layout, params);
+  params.refuse_unknown(spec.name);
+  return made;
+}
+
+std::vector<Params::Declaration> collective_parameters(std::string_view name) {
+  Params params;
+  NoCompressor pick;
+  const auto alone = make_inproc(1);
+  find(collectives(), "collective", name).make(*alone[0], pick, Layout::flat(1), params);
+  return params.declared();
+}
+
+std::vector<Params::Declaration> compressor_parameters(std::string_view name) {
+  Params params;
+  find(compressors(), "compressor", name).make(Layout::flat(1), params);
+  return params.declared();
+}
+
+std::vector<Params::Declaration> memory_parameters(std::string_view name) {
+  Params params;
+  find(memories(), "memory", name).make(Layout::flat(1), params);
+  return params.declared();
+}
+
+}  // namespace topknot

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// threshold: everything at least as large as a threshold that never changes.
+//
+// The simplest compressor, and the fastest: one sweep, no choice to make. The threshold
+// is given, or it is the k-th magnitude of the first step that has one. Gradients shrink
+// and debts grow while a model trains, so the count drifts away from k; the compressors
+// that follow the gradient exist because of that.
+//
+// Promise  none on the count, but for the step that fixes the threshold, which gives k.
+// Cost     reads acc and grad once and writes acc once.
+// Paper    Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud
+//          Computing", Interspeech 2015.
+
+#include <limits>
+#include <memory>
+
+#include "core/select.h"
+#include "topknot/catalog.h"
+
+namespace topknot::compressor {
+namespace {
+
+class Threshold final : public Compressor {
+ public:
+  explicit Threshold(Params& params)
+      : threshold_(static_cast<float>(params.number(
+            "value", 0, 0, std::numeric_limits<float>::max(),
+            "the threshold; 0 takes the k-th magnitude of the first step"))) {}
+
+  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+              Sparse& out) override {
+    if (threshold_ > 0) return core::fold_and_select(acc, grad, threshold_, out);
+    core::ExactTopK exact;
+    const bool finite = exact.select(acc, grad, k, out);
+    if (finite && !out.empty()) threshold_ = exact.threshold();
+    return finite;
+  }
+
+ private:
+  float threshold_;
+};
+
+}  // namespace
+
+std::unique_ptr<Compressor> threshold(const Layout&, Params& params) {
+  return std::make_unique<Threshold>(params);
+}
+
+}  // namespace topknot::compressor

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// none: forgets what was not sent. The debt is zero at the start of every step, so a
+// sparse collective with this memory drops most of the gradient: it exists for dense
+// training and to show what error feedback is for.
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "topknot/catalog.h"
+
+namespace topknot::memory {
+namespace {
+
+class None final : public Memory {
+ public:
+  explicit None(const Layout& layout) : debt_(layout.size()) {}
+
+  void before(std::span<float>, double) override {}
+  std::span<float> debt() override { return debt_; }
+  void after(const Reduced&) override { std::fill(debt_.begin(), debt_.end(), 0.0F); }
+  void visit_state(StateVisitor&) override {}
+
+ private:
+  std::vector<float> debt_;
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> none(const Layout& layout, Params&) {
+  return std::make_unique<None>(layout);
+}
+
+}  // namespace topknot::memory

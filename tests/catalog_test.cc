@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topknot/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "topknot/error.h"
+#include "topknot/transports.h"
+
+namespace topknot {
+namespace {
+
+TEST(Catalog, MakesEverythingItLists) {
+  const Layout layout = Layout::flat(10);
+  const auto alone = make_inproc(1);
+  for (const CompressorEntry& entry : compressors())
+    EXPECT_TRUE(make_compressor({std::string(entry.name), {}}, layout)) << entry.name;
+  const auto pick = make_compressor({"topk", {}}, layout);
+  for (const CollectiveEntry& entry : collectives())
+    EXPECT_TRUE(make_collective({std::string(entry.name), {}}, *alone[0], *pick, layout))
+        << entry.name;
+  for (const MemoryEntry& entry : memories())
+    EXPECT_EQ(make_memory({std::string(entry.name), {}}, layout)->debt().size(), 10U)
+        << entry.name;
+}
+
+TEST(Catalog, HasSchemesOfPartsThatExist) {
+  const auto alone = make_inproc(1);
+  for (const Scheme& scheme : schemes()) {
+    SCOPED_TRACE(scheme.name);
+    const auto pick = make_compressor(Spec::parse(scheme.compressor), Layout::flat(10));
+    EXPECT_TRUE(make_memory(Spec::parse(scheme.memory), Layout::flat(10)));
+    EXPECT_TRUE(make_collective(Spec::parse(scheme.collective), *alone[0], *pick,
+                                Layout::flat(10)));
+  }
+}
+
+TEST(Catalog, HasNoNameTwice) {
+  std::set<std::string_view> names;
+  for (const Scheme& scheme : schemes()) EXPECT_TRUE(names.insert(scheme.name).second);
+}
+
+TEST(Catalog, GivesEveryCollectiveTheSameWordsForTheWire) {
+  for (const CollectiveEntry& entry : collectives()) {
+    std::set<std::string> names;
+    for (const auto& one : collective_parameters(entry.name)) names.insert(one.name);
+    EXPECT_TRUE(names.contains("coding")) << entry.name;
+    EXPECT_TRUE(names.contains("values")) << entry.name;
+  }
+}
+
+TEST(Catalog, SaysTheNearestName) {
+  try {
+    make_compressor({"topc", {}}, Layout::flat(1));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("nearest is topk"), std::string::npos);
+  }
+  EXPECT_THROW(find_scheme("dence"), ConfigError);
+  EXPECT_THROW(make_memory({"residul", {}}, Layout::flat(1)), ConfigError);
+}
+
+TEST(Catalog, RefusesAParameterThatNobodyReads) {
+  EXPECT_THROW(make_compressor(Spec::parse("topk:k=3"), Layout::flat(1)), ConfigError);
+}
+
+}  // namespace
+}  // namespace topknot

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/courier.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "ranks.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+
+namespace topknot::testing {
+namespace {
+
+/// What rank 0 and rank 1 of two throw when each reduces in its own way.
+template <typename First, typename Second>
+std::vector<std::string> quarrel(First first, Second second) {
+  std::vector<std::string> sentences(2);
+  const auto errors = run_to_the_end(
+      2, [&](Transport& link) { link.rank() == 0 ? first(link) : second(link); },
+      {.timeout = 5});
+  for (std::size_t r = 0; r < 2; ++r) {
+    try {
+      if (errors[r]) std::rethrow_exception(errors[r]);
+    } catch (const LinkError& error) {
+      sentences[r] = error.what();
+    }
+  }
+  return sentences;
+}
+
+auto reduces(std::string collective, std::size_t n, std::size_t k, int steps = 1) {
+  return [=](Transport& link) {
+    const Layout layout = Layout::flat(n);
+    const auto pick = make_compressor({"topk", {}}, layout);
+    const auto made = make_collective(Spec::parse(collective), link, *pick, layout);
+    std::vector<float> acc(n);
+    std::vector<float> sum(n);
+    const std::vector<float> grad(n, 1.0F);
+    for (int step = 0; step < steps; ++step) made->reduce(acc, grad, k, sum);
+  };
+}
+
+bool has(const std::string& sentence, const std::string& part) {
+  return sentence.find(part) != std::string::npos;
+}
+
+TEST(Courier, FindsRanksThatWantAnotherK) {
+  const auto said = quarrel(reduces("topka", 100, 10), reduces("topka", 100, 11));
+  EXPECT_TRUE(has(said[0], "k is 10 on rank 0, 11")) << said[0];
+  EXPECT_TRUE(has(said[1], "k is 11 on rank 1, 10")) << said[1];
+}
+
+TEST(Courier, FindsRanksThatHaveAnotherVector) {
+  const auto said = quarrel(reduces("topka", 100, 10), reduces("topka", 101, 10));
+  EXPECT_TRUE(has(said[0], "n is 100 on rank 0, 101")) << said[0];
+}
+
+TEST(Courier, FindsRanksWithOtherParameters) {
+  const auto said =
+      quarrel(reduces("topka", 100, 10), reduces("topka:coding=plain", 100, 10));
+  EXPECT_TRUE(has(said[0], "configuration")) << said[0];
+}
+
+TEST(Courier, FindsRanksWithAnotherCollective) {
+  const auto said = quarrel(reduces("topka", 100, 10), reduces("dense", 100, 10));
+  EXPECT_FALSE(said[0].empty());
+  EXPECT_FALSE(said[1].empty());
+}
+
+TEST(Courier, NamesThePhaseTheStepAndTheRankThatLeft) {
+  const auto said = quarrel(reduces("topka", 100, 10, 2), reduces("topka", 100, 10, 1));
+  EXPECT_TRUE(
+      has(said[0], "rank 1 has left the job (topka, step 2, phase share, at rank 0)"))
+      << said[0];
+}
+
+TEST(Courier, LosesNothingWhenTheExchangeFails) {
+  std::vector<float> acc(100);
+  const auto errors = run_to_the_end(2, [&](Transport& link) {
+    if (link.rank() == 1) return;
+    const Layout layout = Layout::flat(100);
+    const auto pick = make_compressor({"topk", {}}, layout);
+    const auto made = make_collective({"topka", {}}, link, *pick, layout);
+    std::vector<float> sum(100);
+    acc.assign(100, 2.0F);
+    made->reduce(acc, std::vector<float>(100, 1.0F), 10, sum);
+  });
+  EXPECT_TRUE(errors[0]);
+  EXPECT_EQ(acc, std::vector<float>(100, 3.0F));
+}
+
+TEST(Courier, RefusesWordsItDoesNotKnow) {
+  EXPECT_THROW(run(1, reduces("topka:coding=plian", 10, 1)), ConfigError);
+  EXPECT_THROW(run(1, reduces("topka:values=f16", 10, 1)), ConfigError);
+}
+
+}  // namespace
+}  // namespace topknot::testing
