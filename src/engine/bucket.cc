@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/bucket.h"
+
+#include <algorithm>
+
+#include "topknot/error.h"
+
+namespace topknot::engine {
+
+/// Passes everything on to a compressor, and keeps the time and the count.
+class Bucket::TimedCompressor final : public Compressor {
+ public:
+  TimedCompressor(std::unique_ptr<Compressor> inner, const Transport& clock)
+      : inner_(std::move(inner)), clock_(clock) {}
+
+  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+              Sparse& out) override {
+    const double start = clock_.now();
+    const bool finite = inner_->select(acc, grad, k, out);
+    seconds += clock_.now() - start;
+    selected += out.size();
+    return finite;
+  }
+
+  void visit_state(StateVisitor& visitor) override { inner_->visit_state(visitor); }
+
+  double seconds = 0;
+  std::uint64_t selected = 0;
+
+ private:
+  std::unique_ptr<Compressor> inner_;
+  const Transport& clock_;
+};
+
+Recipe Recipe::of(std::string_view scheme) {
+  const Scheme& found = find_scheme(scheme);
+  return {Spec::parse(found.memory), Spec::parse(found.compressor),
+          Spec::parse(found.collective)};
+}
+
+Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel)
+    : layout_(layout),
+      traffic_(std::make_shared<Traffic>()),
+      channel_(make_metered(link.channel(channel), traffic_)),
+      pick_(std::make_unique<TimedCompressor>(make_compressor(recipe.compressor, layout),
+                                              *channel_)),
+      collective_(make_collective(recipe.collective, *channel_, *pick_, layout)) {
+  if (collective_->owes()) memory_ = make_memory(recipe.memory, layout);
+}
+
+Bucket::~Bucket() = default;
+
+StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> sum,
+                       double learning_rate) {
+  const double start = channel_->now();
+  const Traffic before = *traffic_;
+  pick_->seconds = 0;
+  pick_->selected = 0;
+
+  if (sum.data() != grad.data()) clear_last(sum);
+  if (memory_) memory_->before(grad, learning_rate);
+  const std::span<float> debt = memory_ ? memory_->debt() : std::span<float>();
+  const Reduced reduced = collective_->reduce(debt, grad, k, sum);
+  if (reduced.finite) {
+    average(reduced, sum);
+    if (memory_) memory_->after(reduced);
+    last_.assign(reduced.index.begin(), reduced.index.end());
+  }
+
+  StepTrace trace;
+  trace.step = step_++;
+  trace.k_wanted = k;
+  trace.k_selected = pick_->selected;
+  trace.count = reduced.count;
+  trace.finite = reduced.finite;
+  trace.sent_bytes = traffic_->bytes() - before.bytes();
+  trace.sent_messages = traffic_->messages() - before.messages();
+  trace.select_seconds = pick_->seconds;
+  trace.wait_seconds = traffic_->wait_seconds - before.wait_seconds;
+  trace.seconds = channel_->now() - start;
+  return trace;
+}
+
+void Bucket::save(State& state) {
+  StateSaver pick(state, layout_, "compressor");
+  pick_->visit_state(pick);
+  StateSaver collective(state, layout_, "collective");
+  collective_->visit_state(collective);
+  StateSaver memory(state, layout_, "memory");
+  if (memory_) memory_->visit_state(memory);
+}
+
+void Bucket::load(const State& state) {
+  StateLoader pick(state, layout_, "compressor");
+  pick_->visit_state(pick);
+  StateLoader collective(state, layout_, "collective");
+  collective_->visit_state(collective);
+  StateLoader memory(state, layout_, "memory");
+  if (memory_) memory_->visit_state(memory);
+}
+
+// A sum that is kept from step to step is zero but for what the last step wrote.
+void Bucket::clear_last(std::span<float> sum) {
+  for (const std::uint32_t position : last_) sum[position] = 0;
+  last_.clear();
+}
+
+void Bucket::average(const Reduced& reduced, std::span<float> sum) const {
+  const auto ranks = static_cast<float>(channel_->size());
+  if (ranks == 1) return;
+  if (reduced.count == sum.size()) {
+    for (float& value : sum) value /= ranks;
+  } else {
+    for (const std::uint32_t position : reduced.index) sum[position] /= ranks;
+  }
+}
+
+}  // namespace topknot::engine

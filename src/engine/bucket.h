@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/state.h"
+#include "topknot/catalog.h"
+#include "topknot/trace.h"
+#include "topknot/transports.h"
+
+namespace topknot::engine {
+
+/// The parts of a scheme, each with its parameters: what a bucket is reduced with.
+struct Recipe {
+  Spec memory;
+  Spec compressor;
+  Spec collective;
+
+  /// The parts that the catalog's line for `scheme` names.
+  static Recipe of(std::string_view scheme);
+};
+
+/// One rank's side of one bucket: its debt, its compressor, its collective and the
+/// channel it alone uses. Buckets with the same channel id meet over the ranks.
+class Bucket {
+ public:
+  Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel);
+  ~Bucket();
+
+  /// Reduces `grad` over all ranks; `sum` gets the mean of what was agreed on. `sum` is
+  /// the memory of `grad`, or another that the caller leaves alone between steps and that
+  /// was zero before the first: then only the coordinates that change are written. `grad`
+  /// is not to be used afterwards. Where the trace says that the step was not finite,
+  /// `sum` is not to be used either, and the debt is as before.
+  StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
+                 double learning_rate = 1);
+
+  /// What the bucket keeps from step to step, out of it and into it.
+  void save(State& state);
+  void load(const State& state);
+
+  /// What this rank has sent so far.
+  const Traffic& traffic() const noexcept { return *traffic_; }
+
+  /// What this rank owes.
+  std::span<const float> debt() const {
+    return memory_ ? memory_->debt() : std::span<float>();
+  }
+
+ private:
+  class TimedCompressor;
+
+  void clear_last(std::span<float> sum);
+  void average(const Reduced& reduced, std::span<float> sum) const;
+
+  const Layout layout_;
+  std::shared_ptr<Traffic> traffic_;
+  std::unique_ptr<Transport> channel_;
+  std::unique_ptr<TimedCompressor> pick_;
+  std::unique_ptr<Collective> collective_;
+  std::unique_ptr<Memory> memory_;   // none where nothing can be owed
+  std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
+  std::uint64_t step_ = 0;
+};
+
+}  // namespace topknot::engine

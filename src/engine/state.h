@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// State outside the objects that keep it: a flat list of named values, as a checkpoint stores
+// it. What belongs to coordinates is cut up by tensor and kept under the parameter's name and
+// the offset in it, never under a bucket's number, for buckets are made anew; what belongs to
+// a bucket as a whole (a threshold, a counter) is kept under the name of its first tensor.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "topknot/layout.h"
+#include "topknot/state.h"
+
+namespace topknot::engine {
+
+/// Keys are "<parameter>/<part>.<field>", as in "conv1.weight/memory.debt".
+struct State {
+  using Value = std::variant<float, double, std::int64_t, std::uint64_t,
+                             std::vector<std::uint64_t>, std::vector<float>>;
+  std::map<std::string, Value, std::less<>> values;
+
+  friend bool operator==(const State&, const State&) = default;
+};
+
+/// Writes what it visits into `state`. `part` tells the compressor's fields from the memory's.
+class StateSaver final : public StateVisitor {
+ public:
+  StateSaver(State& state, const Layout& layout, std::string_view part)
+      : state_(state), layout_(layout), part_(part) {}
+
+  void field(std::string_view name, float& value) override;
+  void field(std::string_view name, double& value) override;
+  void field(std::string_view name, std::int64_t& value) override;
+  void field(std::string_view name, std::uint64_t& value) override;
+  void field(std::string_view name, std::vector<std::uint64_t>& values) override;
+  void coordinates(std::string_view name, std::span<float> values) override;
+
+ private:
+  State& state_;
+  const Layout& layout_;
+  const std::string part_;
+};
+
+/// Reads what it visits from `state`. Coordinates of a parameter that `state` does not have
+/// become zero; a field that it does not have stays as it is. Throws ConfigError, naming the
+/// key, where a parameter has another length or a field another type.
+class StateLoader final : public StateVisitor {
+ public:
+  StateLoader(const State& state, const Layout& layout, std::string_view part)
+      : state_(state), layout_(layout), part_(part) {}
+
+  void field(std::string_view name, float& value) override;
+  void field(std::string_view name, double& value) override;
+  void field(std::string_view name, std::int64_t& value) override;
+  void field(std::string_view name, std::uint64_t& value) override;
+  void field(std::string_view name, std::vector<std::uint64_t>& values) override;
+  void coordinates(std::string_view name, std::span<float> values) override;
+
+ private:
+  const State& state_;
+  const Layout& layout_;
+  const std::string part_;
+};
+
+}  // namespace topknot::engine

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/bucket.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/random.h"
+#include "ranks.h"
+#include "topknot/error.h"
+
+namespace topknot::engine {
+namespace {
+
+using topknot::testing::run;
+
+std::vector<float> integers(std::size_t n, int rank, int step) {
+  core::Random random(static_cast<std::uint64_t>(rank * 100 + step));
+  std::vector<float> x(n);
+  for (float& value : x) value = std::trunc(10 * random.laplace());
+  return x;
+}
+
+TEST(Bucket, GivesTheMeanAndTheSameWhereverTheSumGoes) {
+  for (const Scheme& scheme : schemes()) {
+    SCOPED_TRACE(scheme.name);
+    run(4, [&](Transport& link) {
+      const std::size_t n = 500;
+      Bucket apart(Layout::flat(n), Recipe::of(scheme.name), link, 1);
+      Bucket in_place(Layout::flat(n), Recipe::of(scheme.name), link, 2);
+      std::vector<float> sum(n);
+      for (int step = 0; step < 5; ++step) {
+        std::vector<float> a = integers(n, link.rank(), step);
+        std::vector<float> b = a;
+        const StepTrace trace = apart.step(a, 20, sum);
+        in_place.step(b, 20, b);
+        EXPECT_EQ(sum, b);
+        EXPECT_EQ(trace.step, static_cast<std::uint64_t>(step));
+        EXPECT_GT(trace.sent_bytes, 0U);
+      }
+    });
+  }
+}
+
+TEST(Bucket, OwesExactlyWhatTheMeanDoesNotHave) {
+  run(2, [](Transport& link) {
+    const std::size_t n = 100;
+    Bucket bucket(Layout::flat(n), Recipe::of("topka"), link, 0);
+    std::vector<float> given = integers(n, link.rank(), 0);
+    std::vector<float> grad = given;
+    bucket.step(grad, 10, grad);
+    std::size_t sent = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (bucket.debt()[i] == given[i]) continue;
+      EXPECT_EQ(bucket.debt()[i], 0);
+      ++sent;
+    }
+    EXPECT_LE(sent, 10U);
+  });
+}
+
+TEST(Bucket, HasNoDebtWhereNothingCanBeOwed) {
+  run(2, [](Transport& link) {
+    Bucket bucket(Layout::flat(64), Recipe::of("dense"), link, 0);
+    EXPECT_TRUE(bucket.debt().empty());
+    std::vector<float> grad(64, 2.0F);
+    const StepTrace trace = bucket.step(grad, 1, grad);
+    EXPECT_EQ(trace.count, 64U);
+    EXPECT_EQ(grad, std::vector<float>(64, 2.0F));
+  });
+}
+
+TEST(Bucket, LeavesTheDebtAloneOnAStepThatIsNotFinite) {
+  run(3, [](Transport& link) {
+    const std::size_t n = 90;
+    Bucket bucket(Layout::flat(n), Recipe::of("topka"), link, 0);
+    std::vector<float> sum(n);
+    std::vector<float> grad = integers(n, link.rank(), 0);
+    bucket.step(grad, 9, sum);
+    const std::vector<float> owed(bucket.debt().begin(), bucket.debt().end());
+    grad = integers(n, link.rank(), 1);
+    if (link.rank() == 1) grad[40] = std::numeric_limits<float>::infinity();
+    EXPECT_FALSE(bucket.step(grad, 9, sum).finite);
+    EXPECT_TRUE(std::equal(owed.begin(), owed.end(), bucket.debt().begin()));
+    grad = integers(n, link.rank(), 2);
+    EXPECT_TRUE(bucket.step(grad, 9, sum).finite);
+  });
+}
+
+TEST(Bucket, RefusesASchemeThatIsNotThere) {
+  EXPECT_THROW(Recipe::of("oktopkk"), ConfigError);
+}
+
+}  // namespace
+}  // namespace topknot::engine
