@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/allreduce_steps.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "collectives/primitives.h"
+#include "core/hash.h"
+#include "core/random.h"
+#include "engine/bucket.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+
+namespace topknot::cli {
+namespace {
+
+using Options = AllreduceOptions;
+using Row = AllreduceRow;
+
+constexpr int kGradients = 4;
+constexpr int kCheckedSteps = 2;
+
+/// Rank 0 gets everyone's `mine`, in rank order; the others get nothing.
+template <typename T>
+std::vector<std::vector<T>> gather(Transport& link, const std::vector<T>& mine) {
+  if (link.rank() != 0) {
+    link.wait(link.send(0, std::as_bytes(std::span(mine))));
+    return {};
+  }
+  std::vector<std::vector<T>> all = {mine};
+  std::vector<std::byte> bytes;
+  for (int peer = 1; peer < link.size(); ++peer) {
+    link.wait(link.recv(peer, bytes, mine.size() * sizeof(T)));
+    std::vector<T>& theirs = all.emplace_back(bytes.size() / sizeof(T));
+    std::memcpy(theirs.data(), bytes.data(), bytes.size());
+  }
+  return all;
+}
+
+/// Nobody leaves before everyone has come.
+void meet(Transport& link) {
+  gather(link, std::vector<char>(1));
+  std::vector<std::byte> word(1);
+  if (link.rank() != 0) return link.wait(link.recv(0, word, 1));
+  for (int peer = 1; peer < link.size(); ++peer) link.wait(link.send(peer, word));
+}
+
+engine::Recipe recipe(const Options& options, const std::string& collective) {
+  const Spec spec = Spec::parse(collective);
+  const std::string_view own = default_compressor(spec.name);
+  return {{"residual", {}},
+          Spec::parse(options.compressor.empty() ? own
+                                                 : std::string_view(options.compressor)),
+          spec};
+}
+
+/// The law on integer-valued gradients, for which == may be used: what all ranks together no
+/// longer owe is the sum. The row is right at rank 0.
+void check_law(Transport& link, const Options& options, const std::string& collective,
+               int channel, Row& row) {
+  const std::size_t n = options.problem.n;
+  const Layout layout = Layout::flat(n);
+  const engine::Recipe parts = recipe(options, collective);
+  const auto lane = link.channel(channel);
+  const auto pick = make_compressor(parts.compressor, layout);
+  const auto made = make_collective(parts.collective, *lane, *pick, layout);
+  Params plain;
+  const auto audit = link.channel(channel + 1);
+  collective::Courier auditor(*audit, "audit", plain);
+  std::vector<float> debt(n);
+  std::vector<float> gradient(n);
+  std::vector<float> paid(n);
+  for (int step = 0; step < kCheckedSteps; ++step) {
+    core::Random random(static_cast<std::uint64_t>(step) * 4096 +
+                        static_cast<std::uint64_t>(link.rank()));
+    for (float& value : gradient) value = std::trunc(16 * random.laplace());
+    for (std::size_t i = 0; i < n; ++i) paid[i] = debt[i] + gradient[i];
+    const Reduced reduced = made->reduce(debt, gradient, options.problem.k(), gradient);
+    if (!reduced.finite) throw ContractError("a finite gradient was called not finite");
+    for (std::size_t i = 0; i < n; ++i) paid[i] -= debt[i];
+    auditor.begin(n, n);
+    std::vector<float> nothing;
+    collective::RankOrderSum().run(auditor, paid, nothing);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double lost = std::abs(static_cast<double>(paid[i]) - gradient[i]);
+      row.lost = std::max(row.lost, lost);
+      row.wrong += lost != 0 ? 1 : 0;
+    }
+    const auto hashes = gather(
+        link, std::vector<std::uint64_t>{core::hash(std::as_bytes(std::span(gradient)))});
+    for (const auto& hash : hashes) row.agree &= hash == hashes.front();
+  }
+}
+
+/// What one rank measured in one step, as it travels to rank 0.
+struct Measured {
+  double seconds;
+  double select_seconds;
+  double wait_seconds;
+  double messages;
+  double count;
+};
+
+/// Times whole steps: the slowest rank's time is the step's, and the median step counts.
+void time_steps(Transport& link, const Options& options, const std::string& collective,
+                int channel, const std::vector<std::vector<float>>& gradients, Row& row) {
+  const std::size_t n = options.problem.n;
+  const engine::Recipe parts = recipe(options, collective);
+  engine::Bucket bucket(Layout::flat(n), parts, link, channel);
+  const bool in_place = parts.collective.name == "dense";  // as training does it
+  std::vector<float> sum(in_place ? 0 : n);
+  std::vector<float> gradient(n);
+  std::vector<Measured> measured;
+  std::vector<std::uint64_t> sent_before;
+  Progress progress(link.rank() == 0 ? collective : "",
+                    static_cast<std::size_t>(options.warm_up + options.steps));
+  for (int step = 0; step < options.warm_up + options.steps; ++step) {
+    std::copy(gradients[static_cast<std::size_t>(step % kGradients)].begin(),
+              gradients[static_cast<std::size_t>(step % kGradients)].end(),
+              gradient.begin());
+    if (step == options.warm_up) sent_before = bucket.traffic().bytes_to;
+    meet(link);
+    const StepTrace trace =
+        bucket.step(gradient, options.problem.k(), in_place ? gradient : sum);
+    if (step >= options.warm_up)
+      measured.push_back({trace.seconds, trace.select_seconds, trace.wait_seconds,
+                          static_cast<double>(trace.sent_messages),
+                          static_cast<double>(trace.count)});
+    if (link.rank() == 0) progress.step();
+  }
+  std::vector<double> sent_to;
+  for (std::size_t peer = 0; peer < bucket.traffic().bytes_to.size(); ++peer)
+    sent_to.push_back(
+        static_cast<double>(bucket.traffic().bytes_to[peer] - sent_before[peer]) /
+        options.steps);
+
+  const auto all = gather(link, measured);
+  const auto sent = gather(link, sent_to);
+  if (link.rank() != 0) return;
+  const auto slowest = [&](double Measured::*field) {
+    std::vector<double> steps(measured.size());
+    for (const auto& rank : all)
+      for (std::size_t i = 0; i < steps.size(); ++i)
+        steps[i] = std::max(steps[i], rank[i].*field);
+    return median(steps);
+  };
+  row.seconds = slowest(&Measured::seconds);
+  row.select_seconds = slowest(&Measured::select_seconds);
+  row.wait_seconds = slowest(&Measured::wait_seconds);
+  row.messages_max = slowest(&Measured::messages);
+  row.sum_nnz = slowest(&Measured::count);
+  std::vector<double> received(sent.size());
+  for (const auto& rank : sent) {
+    const double total = std::accumulate(rank.begin(), rank.end(), 0.0);
+    row.sent_bytes_max = std::max(row.sent_bytes_max, total);
+    row.sent_bytes_mean += total / static_cast<double>(sent.size());
+    for (std::size_t peer = 0; peer < rank.size(); ++peer) received[peer] += rank[peer];
+  }
+  row.received_bytes_max = *std::max_element(received.begin(), received.end());
+}
+
+}  // namespace
+
+std::vector<Row> run_rank(Transport& link, const Options& options,
+                          const std::vector<std::string>& names) {
+  std::vector<std::vector<float>> gradients(kGradients);
+  for (int which = 0; which < kGradients; ++which) {
+    gradients[static_cast<std::size_t>(which)].resize(options.problem.n);
+    fill_gradient(gradients[static_cast<std::size_t>(which)], link.rank(), which,
+                  options.correlation);
+  }
+  int channel = 0;
+  // What to beat is the faster of our ring and the transport's own allreduce.
+  double dense_seconds = std::numeric_limits<double>::infinity();
+  for (const char* dense : {"dense", "dense:via=native"}) {
+    Row row;
+    time_steps(link, options, dense, channel++, gradients, row);
+    dense_seconds = std::min(dense_seconds, row.seconds);
+  }
+  std::vector<Row> rows;
+  for (const std::string& name : names) {
+    const Spec spec = Spec::parse(name);
+    Row& row = rows.emplace_back();
+    row.collective = spec.name;
+    row.parameters = spec.params.str();
+    check_law(link, options, name, channel, row);
+    channel += 2;
+    time_steps(link, options, name, channel++, gradients, row);
+    row.vs_dense = dense_seconds / row.seconds;
+  }
+  return rows;
+}
+
+void check(const Options& options, const std::vector<std::string>& names) {
+  options.problem.check();
+  if (options.launch.workers && *options.launch.workers < 1)
+    throw ConfigError(fmt::format("--workers {} leaves nobody to work; take 1 or more.",
+                                  *options.launch.workers));
+  if (!(options.correlation >= 0 && options.correlation <= 1))
+    throw ConfigError(
+        fmt::format("--correlation {} is not in 0..1.", options.correlation));
+  const auto alone = make_inproc(1);
+  for (const std::string& name : names) {
+    const engine::Recipe parts = recipe(options, name);
+    const auto pick = make_compressor(parts.compressor, Layout::flat(1));
+    make_collective(parts.collective, *alone[0], *pick, Layout::flat(1));
+  }
+}
+
+}  // namespace topknot::cli

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The work of bench allreduce: whole steps of each collective between ranks, checked for the
+// law and for agreement before they are timed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/bench.h"
+#include "cli/launch.h"
+#include "topknot/transport.h"
+
+namespace topknot::cli {
+
+struct AllreduceOptions {
+  Problem problem;
+  Launch launch;
+  std::vector<std::string> collectives = {"all"};
+  std::string compressor;  // empty: the collective's own
+  int steps = 20;
+  int warm_up = 5;
+  double correlation = 0.5;
+};
+
+/// What was found of one collective.
+struct AllreduceRow {
+  std::string collective;
+  std::string parameters;
+  double lost = 0;
+  bool agree = true;
+  std::uint64_t wrong = 0;  // coordinates
+  double seconds = 0;
+  double select_seconds = 0;
+  double wait_seconds = 0;
+  double sent_bytes_max = 0;
+  double sent_bytes_mean = 0;
+  double received_bytes_max = 0;
+  double messages_max = 0;
+  double sum_nnz = 0;
+  double vs_dense = 0;
+
+  bool sound() const { return wrong == 0 && lost == 0 && agree; }
+};
+
+/// Throws ConfigError, before any work, when a name or a number cannot be.
+void check(const AllreduceOptions& options, const std::vector<std::string>& names);
+
+/// One rank's part in the whole benchmark. Rank 0 has the rows.
+std::vector<AllreduceRow> run_rank(Transport& link, const AllreduceOptions& options,
+                                   const std::vector<std::string>& names);
+
+}  // namespace topknot::cli

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bench select: one rank's local step (fold, select, clear what was sent) against a plain
+// r[i] += g[i] over the same gradients, and bench step: the same step as a bucket of the
+// engine takes it.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/commands.h"
+#include "core/merge.h"
+#include "engine/bucket.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+
+namespace topknot::cli {
+namespace {
+
+constexpr int kGradients = 4;  // used in turn, so that none is still in the cache
+constexpr int kSettlingSteps = 100;
+
+struct Options {
+  Problem problem;
+  std::vector<std::string> compressors = {"all"};
+  int steps = 15;
+};
+
+void stream_add(std::span<float> r, std::span<const float> g) {
+  for (std::size_t i = 0; i < r.size(); ++i) r[i] += g[i];
+}
+
+/// The arrays of one run: gradients, and a debt as it is after many steps.
+class Workbench {
+ public:
+  explicit Workbench(const Problem& problem) : k_(problem.k()) {
+    Progress progress("preparing gradients", kGradients + kSettlingSteps);
+    for (int which = 0; which < kGradients; ++which) {
+      gradients_.emplace_back(problem.n);
+      fill_gradient(gradients_.back(), 0, which, 0);
+      progress.step();
+    }
+    settled_.resize(problem.n);
+    const auto topk = make_compressor({"topk", {}}, Layout::flat(problem.n));
+    Sparse sent;
+    for (int step = 0; step < kSettlingSteps; ++step) {
+      local_step(*topk, settled_, step, sent);
+      progress.step();
+    }
+  }
+
+  void local_step(Compressor& pick, std::span<float> debt, int step, Sparse& sent) const {
+    if (!pick.select(debt, gradient(step), k_, sent))
+      throw ContractError("a finite gradient was called not finite");
+    core::erase(sent.index, debt);
+  }
+
+  std::span<const float> gradient(int step) const {
+    return gradients_[step % kGradients];
+  }
+  const std::vector<float>& settled() const { return settled_; }
+  std::size_t k() const { return k_; }
+
+ private:
+  std::size_t k_;
+  std::vector<std::vector<float>> gradients_;
+  std::vector<float> settled_;
+};
+
+/// Whether `sent` are the k largest of `before` plus `grad`.
+bool is_exact(std::span<const float> before, std::span<const float> grad, std::size_t k,
+              const Sparse& sent) {
+  std::vector<float> magnitudes(before.size());
+  for (std::size_t i = 0; i < before.size(); ++i)
+    magnitudes[i] = std::abs(before[i] + grad[i]);
+  std::vector<float> sorted = magnitudes;
+  const auto kth = sorted.begin() + static_cast<std::ptrdiff_t>(k - 1);
+  std::nth_element(sorted.begin(), kth, sorted.end(), std::greater<>());
+  return sent.size() == k &&
+         std::all_of(sent.index.begin(), sent.index.end(),
+                     [&](std::uint32_t i) { return magnitudes[i] >= *kth; });
+}
+
+struct Times {
+  std::vector<double> add;
+  std::vector<double> copy;
+};
+
+Json measure(const Workbench& bench, const std::string& name, int steps, Times& times,
+             std::vector<float>& twin) {
+  const auto pick = make_compressor(Spec::parse(name), Layout::flat(twin.size()));
+  std::vector<float> debt = bench.settled();
+  Sparse sent;
+  int step = kSettlingSteps;
+  for (int warm_up = 0; warm_up < kGradients; ++warm_up)
+    bench.local_step(*pick, debt, step++, sent);
+
+  std::vector<float> before = debt;
+  bench.local_step(*pick, debt, step, sent);
+  const bool exact = is_exact(before, bench.gradient(step), bench.k(), sent);
+  ++step;
+  before = {};
+
+  std::vector<double> seconds;
+  double selected = 0;
+  Progress progress(name, static_cast<std::size_t>(steps));
+  for (int timed = 0; timed < steps; ++timed, ++step) {
+    times.add.push_back(seconds_of([&] { stream_add(twin, bench.gradient(step)); }));
+    seconds.push_back(seconds_of([&] { bench.local_step(*pick, debt, step, sent); }));
+    selected += static_cast<double>(sent.size());
+    const auto source = bench.gradient(step + 2);
+    times.copy.push_back(seconds_of(
+        [&] { std::memcpy(twin.data(), source.data(), source.size() * sizeof(float)); }));
+    progress.step();
+  }
+  return {{"compressor", name},
+          {"seconds", median(seconds)},
+          {"density_got", selected / steps / static_cast<double>(debt.size())},
+          {"exact", exact}};
+}
+
+std::vector<std::string> all_compressors() {
+  std::vector<std::string> names;
+  for (const CompressorEntry& entry : compressors()) names.emplace_back(entry.name);
+  return names;
+}
+
+Json run_select(const Options& options) {
+  options.problem.check();
+  const std::vector<std::string> names = expand(options.compressors, all_compressors());
+  for (const std::string& name : names)
+    make_compressor(Spec::parse(name),
+                    Layout::flat(1));  // a bad name ends it before the work
+  const Workbench bench(options.problem);
+  std::vector<float> twin = bench.settled();
+  Times times;
+  Json results = Json::array();
+  for (const std::string& name : names)
+    results.push_back(measure(bench, name, options.steps, times, twin));
+  const double add = median(times.add);
+  for (Json& one : results)
+    one["ratio_to_stream_add"] = one["seconds"].get<double>() / add;
+  return {{"n", options.problem.n},
+          {"density", options.problem.density},
+          {"stream_add_seconds", add},
+          {"memcpy_seconds", median(times.copy)},
+          {"results", results}};
+}
+
+void print_select(const Json& all) {
+  fmt::print("# n {}, density {}, one thread; stream add {:.3f} ms, memcpy {:.3f} ms\n",
+             all["n"].get<std::uint64_t>(), all["density"].get<double>(),
+             1e3 * all["stream_add_seconds"].get<double>(),
+             1e3 * all["memcpy_seconds"].get<double>());
+  fmt::print("# {:<22}{:>10}{:>14}{:>12}{:>8}\n", "compressor", "time (ms)",
+             "x stream add", "density", "exact");
+  for (const Json& one : all["results"])
+    fmt::print("  {:<22}{:>10.3f}{:>14.3f}{:>12.6f}{:>8}\n",
+               one["compressor"].get<std::string>(), 1e3 * one["seconds"].get<double>(),
+               one["ratio_to_stream_add"].get<double>(), one["density_got"].get<double>(),
+               one["exact"].get<bool>() ? "yes" : "no");
+}
+
+/// The local step and the bucket's step, in turn, on the same gradients.
+Json run_step(const Options& options, const std::string& compressor) {
+  options.problem.check();
+  const Workbench bench(options.problem);
+  const Layout layout = Layout::flat(options.problem.n);
+  const auto alone = make_inproc(1);
+  const auto pick = make_compressor(Spec::parse(compressor), layout);
+  engine::Bucket bucket(
+      layout, {{"residual", {}}, Spec::parse(compressor), {"topka", {}}}, *alone[0], 0);
+  std::vector<float> debt(options.problem.n);
+  std::vector<float> sum(options.problem.n);
+  std::vector<float> gradient(options.problem.n);
+  std::vector<double> local;
+  std::vector<double> whole;
+  Sparse sent;
+  Progress progress("bench step",
+                    static_cast<std::size_t>(kSettlingSteps + options.steps));
+  for (int step = 0; step < kSettlingSteps + options.steps; ++step) {
+    const bool timed = step >= kSettlingSteps;
+    const double a = seconds_of([&] { bench.local_step(*pick, debt, step, sent); });
+    std::copy_n(bench.gradient(step).begin(), gradient.size(), gradient.begin());
+    const double b = seconds_of([&] { bucket.step(gradient, bench.k(), sum); });
+    if (timed) local.push_back(a);
+    if (timed) whole.push_back(b);
+    progress.step();
+  }
+  return {{"n", options.problem.n},        {"density", options.problem.density},
+          {"compressor", compressor},      {"select_seconds", median(local)},
+          {"step_seconds", median(whole)}, {"ratio", median(whole) / median(local)}};
+}
+
+void add_steps(CLI::App& command, int& steps) {
+  command.add_option("--steps", steps, "Steps to time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+}
+
+}  // namespace
+
+void add_bench_select(CLI::App& bench, int&) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = bench.add_subcommand(
+      "select", "A local step of each compressor against a plain r[i] += g[i]");
+  options->problem.add_to(*command, 1 << 25);
+  command
+      ->add_option("--compressor", options->compressors, "Names with parameters, or all")
+      ->capture_default_str();
+  add_steps(*command, options->steps);
+  command->callback([options] {
+    const Json all = run_select(*options);
+    options->problem.json ? fmt::print("{}\n", all.dump(2)) : print_select(all);
+  });
+}
+
+void add_bench_step(CLI::App& bench, int&) {
+  auto options = std::make_shared<Options>();
+  auto compressor = std::make_shared<std::string>("topk");
+  CLI::App* command = bench.add_subcommand(
+      "step", "A bucket's whole step on one rank against the local step it contains");
+  options->problem.add_to(*command, 1 << 25);
+  command->add_option("--compressor", *compressor, "Name with parameters")
+      ->capture_default_str();
+  add_steps(*command, options->steps);
+  command->callback([options, compressor] {
+    const Json all = run_step(*options, *compressor);
+    if (options->problem.json) return fmt::print("{}\n", all.dump(2));
+    fmt::print("local step {:.3f} ms, bucket step {:.3f} ms, ratio {:.3f}\n",
+               1e3 * all["select_seconds"].get<double>(),
+               1e3 * all["step_seconds"].get<double>(), all["ratio"].get<double>());
+  });
+}
+
+}  // namespace topknot::cli

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the command promises to those who read it: JSON fields, sentences and exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+COMMAND = sys.argv.pop(1)
+MPIRUN = sys.argv.pop(1).split() if len(sys.argv) > 1 else []
+LAUNCHER_WORDS = ("OMPI_", "PMI", "PMIX", "SLURM", "TOPKNOT_")
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_WORDS)}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def run(*words, env=None, launcher=()):
+    return subprocess.run([*launcher, COMMAND, *words], env={**CLEAN, **(env or {})},
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+class Json(unittest.TestCase):
+    def test_bench_select_has_what_it_promises(self):
+        out = run("bench", "select", "--n", "20000", "--density", "0.05", "--steps", "3", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        said = json.loads(out.stdout)
+        self.assertEqual(said["n"], 20000)
+        for key in ("density", "stream_add_seconds", "memcpy_seconds"):
+            self.assertIn(key, said)
+        by_name = {one["compressor"]: one for one in said["results"]}
+        self.assertTrue(by_name["topk"]["exact"])
+        self.assertAlmostEqual(by_name["topk"]["density_got"], 0.05)
+        for one in said["results"]:
+            self.assertLessEqual(
+                {"compressor", "seconds", "ratio_to_stream_add", "density_got", "exact"}, set(one))
+
+    def test_bench_wire_is_near_the_entropy(self):
+        out = run("bench", "wire", "--n", "1000000", "--density", "0.01", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        best = {}
+        for one in json.loads(out.stdout)["results"]:
+            self.assertLessEqual({"coding", "values", "bits_per_pair", "entropy_bits_per_pair",
+                                  "encode_gbps", "decode_gbps"}, set(one))
+            best[one["values"]] = min(best.get(one["values"], 1e9), one["bits_per_pair"])
+            self.assertGreater(one["bits_per_pair"], one["entropy_bits_per_pair"] - 0.5)
+        self.assertLess(best["f32"], 41.5)
+
+    def test_bench_allreduce_loses_nothing_and_lists_what_was_asked_for(self):
+        out = run("bench", "allreduce", "--workers", "3", "--n", "30000", "--steps", "2",
+                  "--collective", "topka:coding=plain", "dense", "topka", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        said = json.loads(out.stdout)
+        self.assertEqual((said["ranks"], said["n"], said["k"]), (3, 30000, 300))
+        self.assertEqual([one["collective"] for one in said["results"]],
+                         ["topka", "dense", "topka"])
+        self.assertEqual(said["results"][0]["parameters"], "coding=plain")
+        for one in said["results"]:
+            self.assertEqual(one["lost"], 0)
+            self.assertIs(one["agree"], True)
+        # Two of the others' 300 pairs of 8 bytes and a header each.
+        self.assertEqual(said["results"][0]["sent_bytes_max"], 2 * (300 * 8 + 32))
+        self.assertEqual(said["results"][1]["sent_bytes_max"], 4 * (10000 * 4 + 32))
+
+    def test_list_has_every_part_with_its_parameters(self):
+        said = json.loads(run("list", "--json").stdout)
+        for kind in ("schemes", "collectives", "compressors", "memories", "transports"):
+            self.assertTrue(said[kind], kind)
+        dense = next(one for one in said["collectives"] if one["name"] == "dense")
+        via = next(one for one in dense["parameters"] if one["name"] == "via")
+        self.assertEqual((via["default"], via["range"]), ("own", "own|native"))
+
+
+class BadInput(unittest.TestCase):
+    def refused(self, *words, said, env=None):
+        out = run(*words, env=env)
+        self.assertEqual(out.returncode, 2, out.stdout + out.stderr)
+        self.assertEqual(out.stdout, "")
+        self.assertEqual(len(out.stderr.strip().splitlines()), 1, out.stderr)
+        self.assertIn(said, out.stderr)
+
+    def test_an_unknown_name_gets_the_nearest(self):
+        self.refused("bench", "allreduce", "--collective", "denes", said="nearest is dense")
+        self.refused("bench", "select", "--compressor", "topc", said="nearest is topk")
+        self.refused("bench", "allreduce", "--collective", "dense:via=nativ",
+                     said="nearest is native")
+        self.refused("bench", "allreduce", "--collective", "dense:vai=own", said="nearest is via")
+
+    def test_a_density_must_be_a_share(self):
+        for density in ("0", "-0.1", "1.01", "nan"):
+            self.refused("bench", "select", "--density", density, said="(0, 1]")
+
+    def test_there_must_be_something_to_send_and_someone_to_send_it(self):
+        self.refused("bench", "select", "--n", "0", said="--n 0")
+        self.refused("bench", "wire", "--n", "0", said="--n 0")
+        self.refused("bench", "allreduce", "--workers", "0", said="--workers 0")
+        self.refused("bench", "allreduce", "--workers", "-3", said="--workers -3")
+
+    def test_an_unknown_option_or_subcommand_is_named(self):
+        self.refused("bench", "select", "--nn", "5", said="nearest is --n")
+        self.refused("lsit", said="nearest is list")
+        self.refused("bench", "slect", said="nearest is select")
+
+    @unittest.skipUnless(MPIRUN, "built without MPI")
+    def test_processes_that_cannot_see_one_another_are_told_the_cure(self):
+        self.refused("bench", "allreduce", "--n", "100", env={"PMI_SIZE": "4"},
+                     said="each is alone")
+
+
+@unittest.skipUnless(MPIRUN, "built without MPI")
+class UnderMpirun(unittest.TestCase):
+    def test_the_launchers_ranks_are_the_workers(self):
+        out = run("bench", "allreduce", "--n", "10000", "--steps", "2", "--json", env=AS_ROOT,
+                  launcher=[*MPIRUN, "-n", "3"])
+        self.assertEqual(out.returncode, 0, out.stderr)
+        said = json.loads(out.stdout)
+        self.assertEqual(said["ranks"], 3)
+        self.assertTrue(all(one["lost"] == 0 and one["agree"] for one in said["results"]))
+
+    def test_another_number_of_workers_is_refused(self):
+        out = run("bench", "allreduce", "--n", "100", "--workers", "3", env=AS_ROOT,
+                  launcher=[*MPIRUN, "-n", "2"])
+        self.assertEqual(out.returncode, 2, out.stderr)
+        self.assertIn("--workers 3 cannot be", out.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
