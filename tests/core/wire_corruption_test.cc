@@ -94,7 +94,7 @@ std::vector<Case> header_cases() {
       {"half a header", cut(plain, 31), "length"},
       {"another protocol", with(plain, 0, std::uint32_t{0x47494640}), "magic"},
       {"a later version", with(plain, 4, std::uint8_t{2}), "version"},
-      {"an unknown format of values", with(plain, 5, std::uint8_t{4}), "values"},
+      {"an unknown format of values", with(plain, 5, std::uint8_t{5}), "values"},
       {"another phase", with(plain, 6, std::uint8_t{4}), "phase"},
       {"an unknown coding", with(plain, 7, std::uint8_t{5}), "coding"},
       {"the last coding there is room for", with(plain, 7, std::uint8_t{15}), "coding"},
