@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// knot: the exact k largest coordinates of the reduced sum, on every step. Our own.
+//
+//   select     at most k coordinates of the debt
+//   deal       them to their owners: P parts, balanced whatever the gradient looks like
+//   exchange   the parts, each rank with each, in turn
+//   add        each owner merges what it got, in a fixed order
+//   agree      on which k of all the sums are largest, by counts of bit patterns
+//   share      the survivors, round a ring
+//   settle     take out of the debt what was sent and survived, and write the sum
+//
+// What it mends in Ok-Topk. There is no threshold that drifts between re-evaluations, no
+// step that gathers the whole union, no cold start, no region cut that must be agreed on
+// again and no extra balancing move; and indices are coded.
+//
+// Ownership is block-cyclic and turns with the steps: coordinate i belongs to the rank
+// (i / B + step) mod P. It needs no state and no words, it is balanced for every skew
+// wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
+// (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
+//
+// Agreement (agreement.h) costs two rounds of at most 512 counters from step to step and
+// is exact: ties go to the lower rank and then to the lower position.
+//
+// Cost    (2(P-1) + 2 ceil(log2 P)) alpha + 4k(P-1)/P beta on average, beta per 32-bit
+//         word, before coding, and the counters: at most k/4 words for k >= 2048
+//         ceil(log2 P). With coded indices a pair of 1 % takes 40.2 bits instead of 64,
+//         with bf16 values 24.2.
+// Bound   the busiest rank sends at most 4k words, on any input, counters and headers
+//         apart:
+//         - exchange: no rank selects more than k coordinates (what a compressor gives
+//           beyond that is cut to the k largest), so none sends more than k pairs;
+//         - share: exactly min(k, all) pairs survive over all ranks, by the agreement,
+//           and in a ring no rank sends any block twice, so none sends more than k pairs.
+//         Each is 2k words. On average over the ranks the first is k(P-1)/P pairs when
+//         the ownership is balanced, the second is always k(P-1)/P. The cap is the cut
+//         to k; what it leaves out stays owed. The log schedule has no such bound and is
+//         taken by itself only where the headers outweigh the pairs.
+// Owes    what it did not select, did not send, or what did not survive; with rounded
+//         values the sender owes the error of what it sent, and the owner the error of
+//         the sum.
+// Paper   none yet: docs/knot.md has the reasoning. Ancestors: Li and Hoefler,
+//         "Near-Optimal Sparse Allreduce", PPoPP 2022 (split, reduce, gather), and
+//         Renggli et al., "SparCML", SC 2019.
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <vector>
+
+#include "collectives/agreement.h"
+#include "collectives/primitives.h"
+#include "core/select.h"
+#include "topknot/catalog.h"
+
+namespace topknot::collective {
+namespace {
+
+/// Who owns which coordinate of [0, n), and where it lies among the owner's.
+class Ownership {
+ public:
+  Ownership(std::uint64_t n, int ranks, std::uint64_t turn)
+      : n_(n), ranks_(static_cast<std::uint64_t>(ranks)), turn_(turn % ranks_) {
+    // A power of two, so that the divisions are shifts; small vectors get smaller blocks,
+    // so that every rank owns some.
+    const std::uint64_t block = std::clamp<std::uint64_t>(n / (16 * ranks_), 1, 256);
+    block_bits_ = static_cast<int>(std::bit_width(block)) - 1;
+  }
+
+  int owner(std::uint32_t i) const {
+    return static_cast<int>(((i >> block_bits_) + turn_) % ranks_);
+  }
+  std::uint32_t inside(std::uint32_t i) const {
+    const std::uint64_t row = (i >> block_bits_) / ranks_;
+    return static_cast<std::uint32_t>(row << block_bits_ | (i & mask()));
+  }
+  std::uint32_t outside(int owner, std::uint32_t position) const {
+    const std::uint64_t row = position >> block_bits_;
+    return static_cast<std::uint32_t>((row * ranks_ + slot(owner)) << block_bits_ |
+                                      (position & mask()));
+  }
+  /// How many coordinates `owner` has.
+  std::uint64_t size(int owner) const {
+    const std::uint64_t block = std::uint64_t{1} << block_bits_;
+    const std::uint64_t rows = n_ / (block * ranks_);
+    const std::uint64_t rest = n_ - rows * block * ranks_;
+    const std::uint64_t before = slot(owner) * block;
+    return rows * block + (rest > before ? std::min(rest - before, block) : 0);
+  }
+
+ private:
+  std::uint32_t mask() const { return (std::uint32_t{1} << block_bits_) - 1; }
+  std::uint64_t slot(int owner) const {
+    return (static_cast<std::uint64_t>(owner) + ranks_ - turn_) % ranks_;
+  }
+
+  std::uint64_t n_;
+  std::uint64_t ranks_;
+  std::uint64_t turn_;
+  int block_bits_;
+};
+
+class Knot final : public Collective {
+ public:
+  Knot(Transport& link, Compressor& pick, Params& params)
+      : courier_(link, "knot", params),
+        pick_(pick),
+        schedule_(
+            params.choice("schedule", {"auto", "direct", "log"},
+                          "P-1 messages a phase, or log P packets; auto takes log where "
+                          "headers outweigh pairs")),
+        survive_(
+            params.number("survive", 0, 0, 1,
+                          "send less until this share of it survives; 0 sends all k")) {}
+
+  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+                 std::span<float> sum) override {
+    courier_.begin(acc.size(), k);
+    select(acc, grad, k);
+    const Ownership ownership(acc.size(), courier_.size(), step_++);
+    deal(ownership);
+    exchange(k);
+    add_up(blocks_, held_);
+    agreement_.keep_largest(courier_, held_, k);
+    share(k);
+    if (!courier_.finite()) return courier_.undo(acc, grad);
+    settle_debt(ownership, acc);
+    return write(ownership, grad, sum);
+  }
+
+  void visit_state(StateVisitor& visitor) override {
+    visitor.field("step", step_);
+    visitor.field("quota", quota_);
+    agreement_.visit_state(visitor);
+  }
+
+ private:
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+  void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
+    courier_.select(pick_, acc, grad, k, mine_);
+    core::keep_largest(mine_, k);
+    if (survive_ > 0 && quota_ > 0) core::keep_largest(mine_, std::min(quota_, k));
+  }
+
+  void deal(const Ownership& ownership) {
+    dealt_.resize(at(courier_.size()));
+    regions_.clear();
+    for (int owner = 0; owner < courier_.size(); ++owner) {
+      dealt_[at(owner)].clear();
+      regions_.push_back({0, ownership.size(owner)});
+    }
+    for (std::size_t i = 0; i < mine_.size(); ++i)
+      dealt_[at(ownership.owner(mine_.index[i]))].push_back(
+          ownership.inside(mine_.index[i]), mine_.value[i]);
+    parts_.assign(dealt_.begin(), dealt_.end());
+  }
+
+  void exchange(std::size_t k) {
+    courier_.enter("exchange");
+    exchange_.run(courier_, parts_, regions_, k, blocks_, errors_, schedule(k));
+  }
+
+  void share(std::size_t k) {
+    courier_.enter("share");
+    allgather_.run(courier_, held_, regions_, k, survivors_, sum_error_, schedule(k));
+  }
+
+  void settle_debt(const Ownership& ownership, std::span<float> acc) {
+    paid_.clear();
+    for (int owner = 0; owner < courier_.size(); ++owner) {
+      const Sparse& sent = dealt_[at(owner)];
+      const std::vector<std::uint32_t>& kept = survivors_[at(owner)].index;
+      std::size_t j = 0;
+      for (std::size_t i = 0; i < sent.size(); ++i) {
+        while (j < kept.size() && kept[j] < sent.index[i]) ++j;
+        if (j == kept.size()) break;
+        if (kept[j] != sent.index[i]) continue;
+        paid_.push_back(ownership.outside(owner, sent.index[i]));
+        acc[paid_.back()] = errors_[at(owner)].empty() ? 0.0F : errors_[at(owner)][i];
+      }
+    }
+    for (std::size_t i = 0; i < sum_error_.size(); ++i)
+      acc[ownership.outside(courier_.rank(), held_.index[i])] += sum_error_[i];
+    aim(paid_.size());
+  }
+
+  // Sends a little less when too little of it survives, a little more when enough does.
+  void aim(std::size_t survived) {
+    if (survive_ == 0 || mine_.empty()) return;
+    const double share =
+        static_cast<double>(survived) / static_cast<double>(mine_.size());
+    const auto size = static_cast<double>(mine_.size());
+    quota_ = static_cast<std::size_t>(size * (share < survive_ ? 0.97 : 1.03)) + 1;
+  }
+
+  // Every coordinate has one owner, so the survivors are the sum.
+  Reduced write(const Ownership& ownership, std::span<const float> grad,
+                std::span<float> sum) {
+    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    index_.clear();
+    for (int owner = 0; owner < courier_.size(); ++owner)
+      for (std::size_t i = 0; i < survivors_[at(owner)].size(); ++i) {
+        const std::uint32_t position =
+            ownership.outside(owner, survivors_[at(owner)].index[i]);
+        sum[position] = survivors_[at(owner)].value[i];
+        index_.push_back(position);
+      }
+    return {.count = index_.size(), .index = index_, .paid = paid_};
+  }
+
+  Schedule schedule(std::size_t k) const {
+    const bool headers_outweigh = k < 16 * at(courier_.size() - 1);
+    if (schedule_ == "auto") return headers_outweigh ? Schedule::log : Schedule::direct;
+    return schedule_ == "log" ? Schedule::log : Schedule::direct;
+  }
+
+  Courier courier_;
+  Compressor& pick_;
+  const std::string schedule_;
+  const double survive_;
+  std::uint64_t step_ = 0;
+  std::uint64_t quota_ =
+      0;  // what to send at most, where survive_ is set; 0 before the first
+
+  Exchange exchange_;
+  Agreement agreement_;
+  Allgather allgather_;
+  Sparse mine_;
+  std::vector<Sparse> dealt_;               // mine, by owner, in the owner's positions
+  std::vector<SparseView> parts_;           // the same
+  std::vector<Region> regions_;             // by owner
+  std::vector<Sparse> blocks_;              // what others sent me, by sender
+  std::vector<std::vector<float>> errors_;  // of what I sent, by owner
+  Sparse held_;                             // my sums, then those that survive
+  std::vector<Sparse> survivors_;           // by owner
+  std::vector<float> sum_error_;            // of my survivors
+  std::vector<std::uint32_t> index_;        // of the sum
+  std::vector<std::uint32_t> paid_;         // those that were mine
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> knot(Transport& link, Compressor& pick, const Layout&,
+                                 Params& params) {
+  return std::make_unique<Knot>(link, pick, params);
+}
+
+}  // namespace topknot::collective
