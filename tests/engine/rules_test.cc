@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "topknot/error.h"
+
+namespace topknot::engine {
+namespace {
+
+/// The plain recursive meaning of a glob.
+bool oracle(std::string_view glob, std::string_view name) {
+  if (glob.empty()) return name.empty();
+  if (glob[0] == '*')
+    return oracle(glob.substr(1), name) ||
+           (!name.empty() && oracle(glob, name.substr(1)));
+  return !name.empty() && (glob[0] == '?' || glob[0] == name[0]) &&
+         oracle(glob.substr(1), name.substr(1));
+}
+
+TEST(Matches, AgreesWithItsMeaningOnAllShortGlobs) {
+  const std::string letters = "ab*?";
+  std::vector<std::string> globs = {""};
+  std::vector<std::string> names = {""};
+  for (std::size_t i = 0; globs[i].size() < 4; ++i)
+    for (const char letter : letters) globs.push_back(globs[i] + letter);
+  for (std::size_t i = 0; names[i].size() < 5; ++i)
+    for (const char letter : {'a', 'b'}) names.push_back(names[i] + letter);
+  for (const std::string& glob : globs)
+    for (const std::string& name : names)
+      ASSERT_EQ(matches(glob, name), oracle(glob, name)) << glob << " " << name;
+}
+
+TEST(Matches, EndsQuicklyOnManyStars) {
+  std::string glob;
+  for (int i = 0; i < 50; ++i) glob += "*a";
+  EXPECT_FALSE(matches(glob + "b", std::string(2000, 'a')));
+}
+
+TEST(Rule, IsAGlobAndADensity) {
+  const Rule dense = Rule::parse("classifier.*=dense");
+  EXPECT_EQ(dense.glob, "classifier.*");
+  EXPECT_EQ(dense.density, 1);
+  EXPECT_EQ(Rule::parse("embed*=0.05").density, 0.05);
+  for (const char* bad : {"", "x", "=0.1", "x=", "x=0", "x=2", "x=0.1y", "x=sparse"})
+    EXPECT_THROW(Rule::parse(bad), ConfigError) << bad;
+}
+
+TEST(SortByDensity, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {
+  Layout layout;
+  std::uint64_t offset = 0;
+  const auto add = [&](std::string name, std::vector<std::uint64_t> shape) {
+    layout.tensors.push_back({std::move(name), offset, std::move(shape)});
+    offset += layout.tensors.back().size();
+  };
+  add("conv1.weight", {8, 3, 3, 3});
+  add("conv1.bias", {8});
+  add("embed.weight", {100, 16});
+  add("norm.weight", {8});
+  add("fc.weight", {10, 8});
+  const auto groups =
+      sort_by_density(layout,
+                      {Rule::parse("embed.*=0.1"), Rule::parse("fc.weight=dense"),
+                       Rule::parse("*.w*=0.5")},
+                      0.01);
+  ASSERT_EQ(groups.size(), 3U);
+  EXPECT_EQ(groups[0].density, 0.1);
+  EXPECT_EQ(groups[0].tensors, (std::vector<std::size_t>{2}));
+  EXPECT_EQ(groups[1].density, 0.5);
+  EXPECT_EQ(groups[1].tensors, (std::vector<std::size_t>{0, 3}));
+  EXPECT_EQ(groups[2].density, 1);
+  EXPECT_EQ(groups[2].tensors, (std::vector<std::size_t>{1, 4}));
+
+  const auto plain = sort_by_density(layout, {}, 0.01);
+  ASSERT_EQ(plain.size(), 2U);
+  EXPECT_EQ(plain[0].tensors, (std::vector<std::size_t>{0, 2, 4}));
+  EXPECT_EQ(plain[1].tensors, (std::vector<std::size_t>{1, 3}));
+}
+
+}  // namespace
+}  // namespace topknot::engine
