@@ -57,6 +57,7 @@ void Agreement::keep_largest(Courier& courier, Sparse& held, std::size_t k) {
     cut(search, first, bins);
     count(held);
     sum_counts(courier, counts_);
+    if (first) total_ = std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
     narrow(search);
   }
   last_ = search.begin;

@@ -37,6 +37,8 @@ class Agreement {
 
   /// A magnitude that all that was kept reach and nothing that was dropped exceeds.
   float threshold() const noexcept;
+  /// How many values the ranks held in all, on the last call that wanted any.
+  std::uint64_t total() const noexcept { return total_; }
 
  private:
   // Magnitudes as bit patterns, [begin, end), cut into `bins` equal parts.
@@ -64,6 +66,7 @@ class Agreement {
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> counts_;
   std::uint64_t last_ = 0;  // the last threshold; 0 before there was one
+  std::uint64_t total_ = 0;
 };
 
 }  // namespace topknot::collective

@@ -29,6 +29,11 @@ std::span<float> as_floats(std::span<std::uint32_t> words) {
   return {reinterpret_cast<float*>(words.data()), words.size()};
 }
 
+template <typename T>
+std::span<T> part_of(std::span<T> x, Region region) {
+  return x.empty() ? x : x.subspan(region.begin, region.size());
+}
+
 core::Coding coding_named(const std::string& wanted) {
   for (const core::Coding coding :
        {core::Coding::plain, core::Coding::delta, core::Coding::rice,
@@ -81,6 +86,31 @@ void Courier::select(Compressor& pick, std::span<float> acc, std::span<const flo
                      std::size_t k, Sparse& out) {
   folded_ = pick.select(acc, grad, k, out);
   if (!folded_) sick_ = true;
+}
+
+// The parts go in order, so a part that is not finite has only those before it to undo.
+void Courier::select_inside(Compressor& pick, Region region, std::span<float> acc,
+                            std::span<const float> grad, std::size_t k, Sparse& out) {
+  const Region before{0, region.begin};
+  const Region behind{region.end, acc.size()};
+  std::uint64_t done = 0;
+  out.clear();
+  folded_ = core::fold(part_of(acc, before), part_of(grad, before));
+  if (folded_) {
+    done = before.end;
+    folded_ = pick.select(part_of(acc, region), part_of(grad, region), k, out);
+  }
+  if (folded_) {
+    done = region.end;
+    folded_ = core::fold(part_of(acc, behind), part_of(grad, behind));
+  }
+  if (!folded_) {
+    core::unfold(part_of(acc, {0, done}), part_of(grad, {0, done}));
+    out.clear();
+    sick_ = true;
+  }
+  for (std::uint32_t& position : out.index)
+    position += static_cast<std::uint32_t>(region.begin);
 }
 
 void Courier::fold(std::span<float> acc, std::span<const float> grad) {

@@ -55,6 +55,10 @@ class Courier {
   /// pick.select(), remembering if a gradient was not finite.
   void select(Compressor& pick, std::span<float> acc, std::span<const float> grad,
               std::size_t k, Sparse& out);
+  /// pick.select() of `region` alone, with positions in the whole vector; acc += grad
+  /// everywhere else. Likewise.
+  void select_inside(Compressor& pick, Region region, std::span<float> acc,
+                     std::span<const float> grad, std::size_t k, Sparse& out);
   /// acc += grad, likewise.
   void fold(std::span<float> acc, std::span<const float> grad);
   /// Tells everyone, by all messages from now on, that something is not finite.

@@ -72,6 +72,9 @@ void RankOrderSum::run(Courier& courier, std::span<float> x, std::vector<float>&
     }
   }
   courier.flush();
+  // Said here because steps of a scale cannot say infinity.
+  if (!std::all_of(part_.begin(), part_.end(), [](float v) { return std::isfinite(v); }))
+    courier.report_sick();
   std::copy(part_.begin(), part_.end(), own.begin());
   courier.enter("gather of the sums");
   allgather_.run_dense(courier, regions_, x, part_error_);
@@ -95,6 +98,13 @@ void Broadcast::run_positions(Courier& courier, int root, Region region,
     courier.code_positions(index, region, Courier::kEveryone, message_);
   pass_down(courier, root, courier.limit(most, region.size()));
   courier.read_positions(message_, root, Courier::kEveryone, region, most, index);
+}
+
+void Broadcast::run_words(Courier& courier, int root, std::span<std::uint32_t> words) {
+  if (courier.size() == 1) return;
+  if (courier.rank() == root) courier.code_words(words, Courier::kEveryone, message_);
+  pass_down(courier, root, Courier::words_limit(words.size()));
+  courier.read_words(message_, root, Courier::kEveryone, words);
 }
 
 // Counting from the root, rank v hears from v without its highest bit and tells all v +

@@ -86,9 +86,9 @@ class Exchange {
 
 /// Sums a dense vector over the ranks in rank order, so that the bits are the same on
 /// every transport: everyone sends part j to rank j, which adds up, and the parts are
-/// gathered. 2n(P-1)/P words a rank. What rounding took off at this rank, of what it sent
-/// and of the part that it added up, is left in `error`, as long as `x`; empty where
-/// nothing was rounded.
+/// gathered. 2n(P-1)/P words a rank. A sum that overflows is reported to everyone. What
+/// rounding took off at this rank, of what it sent and of the part that it added up, is
+/// left in `error`, as long as `x`; empty where nothing was rounded.
 class RankOrderSum {
  public:
   void run(Courier& courier, std::span<float> x, std::vector<float>& error);
@@ -110,6 +110,8 @@ class Broadcast {
   /// The same for positions alone.
   void run_positions(Courier& courier, int root, Region region, std::uint64_t most,
                      std::vector<std::uint32_t>& index);
+  /// The same for plain words, as many on every rank.
+  void run_words(Courier& courier, int root, std::span<std::uint32_t> words);
 
  private:
   void pass_down(Courier& courier, int root, std::size_t limit);
