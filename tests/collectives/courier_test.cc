@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "ranks.h"
@@ -88,6 +89,43 @@ TEST(Courier, LosesNothingWhenTheExchangeFails) {
   });
   EXPECT_TRUE(errors[0]);
   EXPECT_EQ(acc, std::vector<float>(100, 3.0F));
+}
+
+TEST(Courier, SelectsInsideARegionAndFoldsTheRest) {
+  const auto alone = make_inproc(1);
+  const auto pick = make_compressor({"topk", {}}, Layout::flat(9));
+  Params params;
+  collective::Courier courier(*alone[0], "test", params);
+  std::vector<float> acc(9, 1.0F);
+  const std::vector<float> grad = {90, 80, 0, 2, -7, 1, 0, 60, 50};
+  Sparse out;
+  courier.begin(9, 2);
+  courier.select_inside(*pick, {2, 6}, acc, grad, 2, out);
+  EXPECT_TRUE(courier.finite());
+  EXPECT_EQ(acc, (std::vector<float>{91, 81, 1, 3, -6, 2, 1, 61, 51}));
+  EXPECT_EQ(out, (Sparse{{3, 4}, {3, -6}}));
+  courier.undo(acc, grad);
+  EXPECT_EQ(acc, std::vector<float>(9, 1.0F));
+}
+
+TEST(Courier, FoldsNoPartWhenOneIsNotFinite) {
+  const auto alone = make_inproc(1);
+  const auto pick = make_compressor({"topk", {}}, Layout::flat(9));
+  Params params;
+  collective::Courier courier(*alone[0], "test", params);
+  for (std::size_t bad = 0; bad < 9; ++bad)
+    for (const collective::Region region : {collective::Region{2, 6}, {0, 9}, {4, 4}}) {
+      std::vector<float> acc(9, 1.0F);
+      std::vector<float> grad(9, 2.0F);
+      grad[bad] = std::numeric_limits<float>::infinity();
+      Sparse out;
+      courier.begin(9, 2);
+      courier.select_inside(*pick, region, acc, grad, 2, out);
+      EXPECT_FALSE(courier.finite()) << bad;
+      EXPECT_TRUE(out.empty()) << bad;
+      courier.undo(acc, grad);
+      EXPECT_EQ(acc, std::vector<float>(9, 1.0F)) << bad;
+    }
 }
 
 TEST(Courier, RefusesWordsItDoesNotKnow) {

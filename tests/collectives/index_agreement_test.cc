@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What exdyna, micro, deft and cltk promise alike.
+#include "collectives/index_agreement.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "collectives/training.h"
+#include "contract.h"
+
+namespace topknot::testing {
+namespace {
+
+const char* const kFamily[] = {"exdyna", "micro", "deft", "cltk"};
+
+struct Kind {
+  const char* name;
+  Gradient gradient;
+  bool even;  // nothing that a mean would not be close to
+};
+const Kind kKinds[] = {{"correlated", correlated, true},
+                       {"uncorrelated", uncorrelated, true},
+                       {"skewed", skewed, false}};
+
+Layout three_tensors(std::uint64_t n) {
+  return {{{"a", 0, {n / 2}},
+           {"b", n / 2, {n / 8}},
+           {"c", n / 2 + n / 8, {n - n / 2 - n / 8}}}};
+}
+
+class EachOfTheFamily : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string name() const { return GetParam(); }
+};
+
+TEST_P(EachOfTheFamily, SendsNoMoreThanItsBoundOnAnyStep) {
+  const std::uint64_t k = 403;  // a multiple of none of them
+  for (const std::uint64_t p : {2, 3, 4, 8, 16})
+    for (const Kind& kind : kKinds) {
+      SCOPED_TRACE(std::string(kind.name) + ", P=" + std::to_string(p));
+      const auto steps = train({.collective = name() + ":coding=plain",
+                                .layout = three_tensors(20000),
+                                .k = k,
+                                .ranks = static_cast<int>(p),
+                                .steps = 6,
+                                .gradient = kind.gradient});
+      const std::uint64_t rounded = (k + p - 1) / p * p;
+      const std::uint64_t tree = std::bit_width(p - 1);  // how often a root sends
+      const std::uint64_t bound =
+          (name() == "cltk" ? k * tree : rounded) + 2 * rounded / p * (p - 1);
+      for (const Outcome& step : steps) {
+        std::uint64_t all = 0;
+        for (const Sent& sent : step.sent) {
+          EXPECT_LE(sent.words(), bound);
+          all += sent.words();
+        }
+        const double expected = 3.0 * k * static_cast<double>(p - 1);
+        if (kind.even) {
+          EXPECT_NEAR(static_cast<double>(all), expected, 0.02 * expected);
+        }
+      }
+    }
+}
+
+// Besides what is shared, a plan, or two rounds of counters once the threshold is known.
+TEST_P(EachOfTheFamily, SendsFewMessages) {
+  const auto steps = train({.collective = name(),
+                            .layout = three_tensors(20000),
+                            .k = 2000,
+                            .ranks = 8,
+                            .steps = 30,
+                            .gradient = uncorrelated});
+  const int shared = name() == "cltk" ? 3 + 2 * 7 : 3 * 7;
+  const int agreed = name() == "cltk" ? 0 : name() == "deft" ? 3 : 2 * 3;
+  int worse = 0;
+  for (std::size_t s = 20; s < 30; ++s) {
+    std::uint64_t most = 0;
+    for (const Sent& sent : steps[s].sent) most = std::max(most, sent.messages);
+    worse += most > static_cast<std::uint64_t>(shared + agreed) ? 1 : 0;
+  }
+  EXPECT_LE(worse, 2);
+}
+
+TEST_P(EachOfTheFamily, PaysTheSamePositionsOnEveryRank) {
+  const auto steps = train({.collective = name(),
+                            .layout = three_tensors(3001),
+                            .k = 100,
+                            .ranks = 5,
+                            .steps = 7,
+                            .gradient = uncorrelated});
+  for (const Outcome& step : steps) {
+    EXPECT_EQ(step.index.size(), 100U);
+    for (std::size_t r = 0; r < 5; ++r) {
+      auto paid = step.paid[r];
+      std::sort(paid.begin(), paid.end());
+      EXPECT_EQ(paid, step.index);
+      for (std::size_t i = 0; i < step.sum.size(); ++i) {
+        const bool agreed = std::binary_search(step.index.begin(), step.index.end(), i);
+        EXPECT_EQ(step.debt[r][i], agreed ? 0.0F : step.owed[r][i]);
+      }
+    }
+    for (const std::uint32_t i : step.index) {
+      float sum = 0;  // in rank order
+      for (std::size_t r = 0; r < 5; ++r) sum += step.owed[r][i];
+      EXPECT_EQ(step.sum[i], sum);
+    }
+  }
+}
+
+TEST_P(EachOfTheFamily, SendsNothingThatIsZero) {
+  const auto steps = train({.collective = name(),
+                            .layout = three_tensors(500),
+                            .k = 50,
+                            .ranks = 4,
+                            .steps = 9,
+                            .gradient = [](int, int step, std::size_t i) {
+                              return step % 3 == 2 && i % 100 == 7 ? 2.0F : 0.0F;
+                            }});
+  if (name() == "cltk") GTEST_SKIP() << "its compressor decides";
+  for (std::size_t s = 0; s < steps.size(); ++s)
+    EXPECT_EQ(steps[s].index.size(), s % 3 == 2 ? 5U : 0U) << "step " << s;
+}
+
+TEST_P(EachOfTheFamily, KeepsTheLawOnManyRanks) {
+  for (const int ranks : {16, 33}) {
+    std::mutex mutex;
+    run(ranks, [&](Transport& link) {
+      int channel = 0;
+      for (const char* values : {"f32", "bf16", "i8"})
+        for (const std::size_t n : {std::size_t{17}, std::size_t{1000}})
+          for (const std::size_t k : {std::size_t{1}, n / 10, n})
+            for (const Data data : kAllData) {
+              const Case c{.collective = name() + ":values=" + values,
+                           .n = n,
+                           .k = k,
+                           .data = data,
+                           .steps = 2};
+              const auto part = link.channel(channel++);
+              const auto wrong = violation(c, *part);
+              if (!wrong) continue;
+              const std::scoped_lock lock(mutex);
+              ADD_FAILURE() << c.str(ranks) << ": " << *wrong;
+            }
+    });
+  }
+}
+
+TEST_P(EachOfTheFamily, TellsEveryoneOfASumThatOverflowsInRoundedValues) {
+  for (const char* values : {"bf16", "i8", "i2"})
+    run(3, [&](Transport& link) {
+      const Layout layout = Layout::flat(40);
+      const auto part = link.channel(values[0] == 'b' ? 0 : values[1]);
+      const auto pick = make_compressor(Spec::parse("topk"), layout);
+      const auto made = make_collective(Spec::parse(name() + ":values=" + values), *part,
+                                        *pick, layout);
+      std::vector<float> acc(40, 1.0F);
+      std::vector<float> grad(40, 0.0F);
+      grad[11] = 3e38F;
+      EXPECT_FALSE(made->reduce(acc, grad, 40, grad).finite) << values;
+    });
+}
+
+TEST_P(EachOfTheFamily, GoesOnFromASavedState) {
+  const Layout layout = three_tensors(2000);
+  run(3, [&](Transport& link) {
+    const auto pick = make_compressor(Spec::parse("topk"), layout);
+    const auto first = link.channel(0);
+    const auto second = link.channel(1);
+    const auto made = make_collective(Spec::parse(name()), *first, *pick, layout);
+    const auto restored = make_collective(Spec::parse(name()), *second, *pick, layout);
+    std::vector<float> acc(2000);
+    std::vector<float> copy;
+    for (int step = 0; step < 12; ++step) {
+      std::vector<float> grad(2000);
+      for (std::size_t i = 0; i < 2000; ++i) grad[i] = skewed(link.rank(), step, i);
+      if (step == 5) {
+        State state = state_of(*made);
+        state.loading = true;
+        restored->visit_state(state);
+        copy = acc;
+      }
+      std::vector<float> again = grad;
+      made->reduce(acc, grad, 60, grad);
+      if (step < 5) continue;
+      restored->reduce(copy, again, 60, again);
+      EXPECT_EQ(again, grad) << "step " << step;
+      EXPECT_EQ(copy, acc) << "step " << step;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, EachOfTheFamily, ::testing::ValuesIn(kFamily),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(CltK, LetsTheRanksLeadInTurn) {
+  const auto steps = train({.collective = "cltk",
+                            .layout = Layout::flat(1000),
+                            .k = 20,
+                            .ranks = 3,
+                            .steps = 7,
+                            .gradient = uncorrelated});
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const std::vector<float>& leader = steps[s].owed[s % 3];
+    std::vector<std::uint32_t> order(1000);
+    for (std::uint32_t i = 0; i < 1000; ++i) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return std::abs(leader[a]) > std::abs(leader[b]);
+    });
+    order.resize(20);
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(steps[s].index, order) << "step " << s;
+  }
+}
+
+}  // namespace
+}  // namespace topknot::testing
