@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/team.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collectives/packet.h"
+#include "core/merge.h"
+
+namespace topknot::collective {
+namespace {
+
+std::size_t at(int place) { return static_cast<std::size_t>(place); }
+
+}  // namespace
+
+void report_overflow(Courier& courier, const Sparse& pairs) {
+  if (!std::all_of(pairs.value.begin(), pairs.value.end(),
+                   [](float value) { return std::isfinite(value); }))
+    courier.report_sick();
+}
+
+void TeamGather::run(Courier& courier, const Team& team, SparseView mine,
+                     std::span<const Region> regions, std::uint64_t most,
+                     std::vector<Sparse>& blocks, std::vector<float>& error) {
+  blocks.resize(at(team.size));
+  if (team.size == 1) {
+    blocks[0].clear();
+    blocks[0].append(mine);
+    error.clear();
+    return;
+  }
+  messages_.resize(at(team.size));
+  courier.code(mine, regions[at(team.place)], Courier::kEveryone,
+               messages_[at(team.place)], error);
+  pass_round(courier, team, regions, most);
+  for (int origin = 0; origin < team.size; ++origin)
+    courier.read(messages_[at(origin)], team.rank(origin), Courier::kEveryone,
+                 regions[at(origin)], most, blocks[at(origin)]);
+}
+
+// After the round with `gap` this member holds the blocks of itself and of the 2*gap - 1
+// members to its right.
+void TeamGather::pass_round(Courier& courier, const Team& team,
+                            std::span<const Region> regions, std::uint64_t most) {
+  std::vector<const Message*> outgoing;
+  std::vector<Message*> incoming;
+  for (int gap = 1; gap < team.size; gap *= 2) {
+    const int count = std::min(gap, team.size - gap);
+    outgoing.clear();
+    incoming.clear();
+    std::size_t limit = 0;
+    for (int i = 0; i < count; ++i) {
+      const int origin = team.member(gap + i);
+      outgoing.push_back(&messages_[at(team.member(i))]);
+      incoming.push_back(&messages_[at(origin)]);
+      limit += courier.limit(most, regions[at(origin)].size());
+    }
+    const int from = team.rank(team.member(gap));
+    courier.start_receive(from, packed_, packet_limit(at(count), limit));
+    pack(outgoing, pack_);
+    courier.start_send(team.rank(team.member(-gap)), pack_);
+    courier.finish_receive(from);
+    unpack(packed_, from, incoming);
+    courier.flush();
+  }
+}
+
+void Butterfly::run(Courier& courier, const Team& team, Region region, std::size_t most,
+                    Sparse& held, Custody& custody) {
+  const std::size_t limit = courier.limit(most, region.size());
+  for (int bit = 1; bit < team.size; bit *= 2) {
+    const int partner = team.rank(team.place ^ bit);
+    courier.start_receive(partner, in_, limit);
+    courier.code(held, region, partner, out_, error_);
+    courier.start_send(partner, out_);
+    if ((team.place & (bit - 1)) == 0) custody.keep_error(held.index, error_);
+    if (!error_.empty()) courier.read(out_, courier.rank(), partner, region, most, held);
+    courier.finish_receive(partner);
+    courier.read(in_, partner, courier.rank(), region, most, theirs_);
+    courier.flush();
+
+    const bool lower = (team.place & bit) == 0;
+    core::add(lower ? held : theirs_, lower ? theirs_ : held, merged_);
+    std::swap(held, merged_);
+    report_overflow(courier, held);
+    custody.cut(held, most, /*keeper=*/(team.place & (2 * bit - 1)) == 0);
+  }
+}
+
+}  // namespace topknot::collective
