@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// spardl: blocks merged in log P rounds, each cut to its share of k, then gathered.
+//
+//   select    candidates of the debt, about k, and cut them into a block for each rank
+//   scatter   in ceil(log2 P) rounds every block travels to its owner; who passes it on
+//             adds its own share first and keeps the kb largest
+//   across    teams, where there are some, do the same again, block by block
+//   gather    the blocks, in ceil(log2 P) rounds (Bruck)
+//   settle    clear what was passed on and is in the sum, take back what this rank dropped
+//
+// Spar-Reduce-Scatter, for any number P of ranks: the gaps are the powers of two below P,
+// falling. In the round of a gap, rank r sends the blocks r + gap, r + gap + 1, ... (all
+// modulo P), min(gap, P - gap) of them, to rank r + gap, whose own and next blocks they
+// are. A block that was sent is never received again, and after the last round rank r has
+// everything that was sent of block r: each rank's part exactly once, having sent P - 1
+// blocks itself.
+//
+// A block is added to as a sparse vector. At a position that came in, what this rank owes
+// there is added even if it had not been selected: the position travels anyway.
+//
+// Residual collection. At a position that is not in the sum every rank still owes what it
+// did; at one that is, everyone has handed in its share, and what was dropped on the way,
+// or rounded off, is owed by the rank that did so.
+//
+// Teams (teams=d). d teams of m = P/d neighbouring ranks each scatter and gather among
+// themselves; in between, the d ranks that own the same block in their teams sum it up:
+//   r   recursive doubling, cut to kb after each of log2 d rounds; d is a power of two
+//   b   Bruck: each gives its h largest to all, and the sum of those is cut to kb. h is
+//       steered between kb/d and kb so that the sum has about kb: it grows or shrinks by
+//       a stride that doubles while the direction stays and halves when it turns. Ranks
+//       may differ in h; nothing relies on it.
+// What such ranks drop alike the one of the lowest team owes.
+//
+// Cost    2 ceil(log2 P) alpha + 4k(P-1)/P beta, beta per 32-bit word, before coding. With
+//         d teams (2 ceil(log2 m) + ceil(log2 d)) alpha + 4k(m-1)/m beta and 2(k/m) log2 d
+//         (r) or 2h(d-1) beta (b).
+// Bound   no rank ever sends more than 4k'(P-1)/P words, on any input, headers apart, with
+//         k' the next multiple of P from k on: in either phase it sends P - 1 blocks, and
+//         each has been cut to kb = ceil(k/P) pairs. With teams 4k'(m-1)/m, and
+//         2(k'/m) log2 d or 2(k'/m)(d-1) more. The cap is the quota kb; what it leaves
+//         out stays owed.
+// Owes    what was not passed on, or is not in the sum; of what is, what this rank dropped
+//         and the rounding errors of what it sent.
+// Paper   Zhao et al., "SparDL: Distributed Deep Learning Training with Efficient Sparse
+//         Communication", ICDE 2024.
+// Departs - Candidates come from one selection over the whole vector, 2 sqrt(km) more than
+//           k so that blocks of even load fill their quota, not from a dense search of
+//           each block before each send: one sweep instead of P - 1 searches and three
+//           copies. Blocks with fewer candidates send fewer.
+//         - All blocks of a round travel in one packet; the published code pays three
+//           messages a block, 3(P-1) instead of ceil(log2 P).
+//         - What was dropped across teams is owed by one rank, whole, instead of by each
+//           member of a team in part: a division that is not exact would lose some.
+//         - Any k and n, less than P among them; a number of teams that does not divide P
+//           is refused, where the published code leaves ranks out.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/custody.h"
+#include "collectives/packet.h"
+#include "collectives/primitives.h"
+#include "collectives/team.h"
+#include "core/merge.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+
+namespace topknot::collective {
+namespace {
+
+std::size_t at(int block) { return static_cast<std::size_t>(block); }
+
+/// How many pairs each rank gives to the ranks of other teams, so that their sum has about
+/// as many as a block may have.
+class Giving {
+ public:
+  std::size_t amount(std::size_t quota, int teams) {
+    const std::size_t least = (quota + at(teams) - 1) / at(teams);
+    amount_ = amount_ == 0 ? quota : std::clamp<std::uint64_t>(amount_, least, quota);
+    return amount_;
+  }
+
+  void correct(std::size_t total, std::size_t quota) {
+    if (total == quota) return;
+    const std::int64_t direction = total < quota ? 1 : -1;
+    stride_ = direction == direction_ ? stride_ * 2 : stride_ / 2;
+    stride_ = std::clamp<std::uint64_t>(stride_, 1, std::max<std::size_t>(quota, 1));
+    direction_ = direction;
+    amount_ =
+        direction > 0 ? amount_ + stride_ : amount_ - std::min(amount_, stride_ + 1) + 1;
+  }
+
+  void visit_state(StateVisitor& visitor) {
+    visitor.field("giving", amount_);
+    visitor.field("giving_stride", stride_);
+    visitor.field("giving_direction", direction_);
+  }
+
+ private:
+  std::uint64_t amount_ = 0;  // 0 before the first step
+  std::uint64_t stride_ = 1;
+  std::int64_t direction_ = 0;
+};
+
+class SparDL final : public Collective {
+ public:
+  SparDL(Transport& link, Compressor& pick, Params& params)
+      : courier_(link, "spardl", params), pick_(pick) {
+    const auto teams = static_cast<int>(params.integer(
+        "teams", 1, 1, 1 << 16, "teams of ranks that scatter and gather by themselves"));
+    const std::string across = params.choice(
+        "sag", {"auto", "r", "b"},
+        "how teams are summed up: recursive doubling, which needs a power of "
+        "two of them, or Bruck; auto takes the first where it can");
+    form_teams(teams, across);
+  }
+
+  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+                 std::span<float> sum) override {
+    courier_.begin(acc.size(), k);
+    custody_.clear();
+    cut_into_blocks(acc.size(), k);
+    select(acc, grad, k);
+    scatter(acc);
+    sum_across_teams();
+    gather();
+    if (!courier_.finite()) return courier_.undo(acc, grad);
+    Reduced reduced = write(grad, sum);
+    settle_debt(acc);
+    reduced.paid = paid_;
+    return reduced;
+  }
+
+  void visit_state(StateVisitor& visitor) override { giving_.visit_state(visitor); }
+
+ private:
+  void form_teams(int teams, const std::string& across) {
+    const int ranks = courier_.size();
+    if (ranks % teams != 0) {
+      std::string divisors;
+      for (int d = 1; d <= ranks; ++d)
+        if (ranks % d == 0) divisors += (d == 1 ? "" : ", ") + std::to_string(d);
+      throw ConfigError("spardl: " + std::to_string(ranks) + " ranks cannot form " +
+                        std::to_string(teams) + " equal teams; allowed are " + divisors +
+                        ".");
+    }
+    const bool even = std::has_single_bit(static_cast<unsigned>(teams));
+    if (across == "r" && !even)
+      throw ConfigError("spardl: sag=r needs a power of two of teams, not " +
+                        std::to_string(teams) + "; sag=b takes any number.");
+    doubling_ = even && across != "b";
+    const int members = ranks / teams;
+    const int place = courier_.rank() % members;
+    const int team = courier_.rank() / members;
+    inside_ = {.first = team * members, .stride = 1, .size = members, .place = place};
+    across_ = {.first = place, .stride = members, .size = teams, .place = team};
+    for (auto* by_block : {&held_, &blocks_}) by_block->resize(at(members));
+    joined_.resize(at(members));
+  }
+
+  void cut_into_blocks(std::uint64_t n, std::size_t k) {
+    const int blocks = inside_.size;
+    quota_ = (k + at(blocks) - 1) / at(blocks);
+    cuts_.assign(1, 0);
+    regions_.clear();
+    for (int block = 0; block < blocks; ++block) {
+      regions_.push_back(equal_region(n, blocks, block));
+      cuts_.push_back(regions_.back().end);
+    }
+  }
+
+  void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
+    const double blocks = inside_.size;
+    const double more =
+        blocks > 1 ? 2 * std::ceil(std::sqrt(static_cast<double>(k) * blocks)) : 0;
+    const std::size_t wanted = std::min(k + static_cast<std::size_t>(more), acc.size());
+    courier_.select(pick_, acc, grad, wanted, selected_);
+    core::split(selected_.index, cuts_, at_cut_);
+    for (std::size_t block = 0; block < held_.size(); ++block) {
+      held_[block].clear();
+      held_[block].append(
+          SparseView(selected_).slice(at_cut_[block], at_cut_[block + 1]));
+    }
+  }
+
+  // ---- Spar-Reduce-Scatter
+
+  void scatter(std::span<const float> acc) {
+    courier_.enter("scatter");
+    const auto others = static_cast<unsigned>(inside_.size - 1);
+    for (int gap = static_cast<int>(std::bit_floor(others)); gap > 0; gap /= 2)
+      scatter_round(acc, gap);
+    cut(at(inside_.place));
+  }
+
+  void scatter_round(std::span<const float> acc, int gap) {
+    const int count = std::min(gap, inside_.size - gap);
+    const int to = inside_.rank(inside_.member(gap));
+    const int from = inside_.rank(inside_.member(-gap));
+    for (auto* messages : {&out_, &in_}) messages->resize(at(inside_.size));
+    outgoing_.clear();
+    incoming_.clear();
+    std::size_t limit = 0;
+    for (int i = 0; i < count; ++i) {
+      outgoing_.push_back(&out_[at(i)]);
+      incoming_.push_back(&in_[at(i)]);
+      limit += courier_.limit(quota_, regions_[at(inside_.member(i))].size());
+    }
+    courier_.start_receive(from, packed_, packet_limit(at(count), limit));
+    for (int i = 0; i < count; ++i) {
+      const std::size_t block = at(inside_.member(gap + i));
+      cut(block);
+      courier_.code(held_[block], regions_[block], to, out_[at(i)], error_);
+      custody_.keep_error(held_[block].index, error_);
+    }
+    pack(outgoing_, pack_);
+    courier_.start_send(to, pack_);
+    courier_.finish_receive(from);
+    unpack(packed_, from, incoming_);
+    for (int i = 0; i < count; ++i) {
+      const std::size_t block = at(inside_.member(i));
+      courier_.read(in_[at(i)], from, courier_.rank(), regions_[block], quota_, theirs_);
+      merge(acc, block);
+    }
+    courier_.flush();
+  }
+
+  // Adds what came in, and this rank's share at positions that are new here.
+  void merge(std::span<const float> acc, std::size_t block) {
+    Sparse& held = held_[block];
+    share_.clear();
+    std::set_difference(theirs_.index.begin(), theirs_.index.end(), held.index.begin(),
+                        held.index.end(), std::back_inserter(share_.index));
+    share_.value.resize(share_.index.size());
+    core::gather(acc, share_.index, share_.value);
+    core::add(held, share_, merged_);
+    core::add(merged_, theirs_, held);
+    report_overflow(courier_, held);
+  }
+
+  // Before a block leaves, and in the end for the own one.
+  void cut(std::size_t block) {
+    joined_[block] = held_[block].index;
+    custody_.cut(held_[block], quota_);
+  }
+
+  // ---- Spar-All-Gather
+
+  void sum_across_teams() {
+    if (across_.size == 1) return;
+    courier_.enter("across teams");
+    Sparse& own = held_[at(inside_.place)];
+    const Region region = regions_[at(inside_.place)];
+    if (doubling_)
+      return butterfly_.run(courier_, across_, region, quota_, own, custody_);
+    custody_.cut(own, giving_.amount(quota_, across_.size));
+    same_region_.assign(at(across_.size), region);
+    team_gather_.run(courier_, across_, own, same_region_, quota_, gifts_, error_);
+    custody_.keep_error(own.index, error_);
+    add_up(gifts_, own);
+    report_overflow(courier_, own);
+    giving_.correct(own.size(), quota_);
+    custody_.cut(own, quota_, /*keeper=*/across_.place == 0);
+  }
+
+  // The ranks of other teams that own the same block hold the same, and round it alike.
+  void gather() {
+    courier_.enter("gather");
+    const Sparse& own = held_[at(inside_.place)];
+    team_gather_.run(courier_, inside_, own, regions_, quota_, blocks_, error_);
+    if (across_.place == 0) custody_.keep_error(own.index, error_);
+  }
+
+  // ---- the end of a step
+
+  Reduced write(std::span<const float> grad, std::span<float> sum) {
+    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    index_.clear();
+    for (const Sparse& block : blocks_) {
+      index_.insert(index_.end(), block.index.begin(), block.index.end());
+      for (std::size_t i = 0; i < block.size(); ++i) sum[block.index[i]] = block.value[i];
+    }
+    return {.count = index_.size(), .index = index_, .paid = {}};
+  }
+
+  void settle_debt(std::span<float> acc) {
+    for (std::size_t block = 1; block < joined_.size(); ++block)
+      joined_[0].insert(joined_[0].end(), joined_[block].begin(), joined_[block].end());
+    core::intersect(joined_[0], index_, paid_);
+    core::erase(paid_, acc);
+    custody_.restrict_to(index_);
+    custody_.settle(acc, paid_);
+  }
+
+  Courier courier_;
+  Compressor& pick_;
+  Team inside_;    // my team; member j owns block j
+  Team across_;    // who owns the same block in the other teams
+  bool doubling_;  // how teams are summed up
+  Giving giving_;
+
+  TeamGather team_gather_;
+  Butterfly butterfly_;
+  Custody custody_;
+  std::size_t quota_ = 0;            // the most pairs that a block is sent with
+  std::vector<std::uint64_t> cuts_;  // between the blocks
+  std::vector<Region> regions_;      // the same
+  Sparse selected_;
+  std::vector<std::size_t> at_cut_;                 // where the cuts are in selected_
+  std::vector<Sparse> held_;                        // by block, as far as merged
+  std::vector<std::vector<std::uint32_t>> joined_;  // where my debt is in it, by block
+  Sparse theirs_;
+  Sparse share_;
+  Sparse merged_;
+  std::vector<Message> out_;
+  std::vector<Message> in_;
+  std::vector<const Message*> outgoing_;
+  std::vector<Message*> incoming_;
+  Message pack_;
+  Message packed_;
+  std::vector<float> error_;
+  std::vector<Region> same_region_;   // my block's, for every team
+  std::vector<Sparse> gifts_;         // of my block, by team
+  std::vector<Sparse> blocks_;        // the sum, by block
+  std::vector<std::uint32_t> index_;  // of the sum; increases
+  std::vector<std::uint32_t> paid_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> spardl(Transport& link, Compressor& pick, const Layout&,
+                                   Params& params) {
+  return std::make_unique<SparDL>(link, pick, params);
+}
+
+}  // namespace topknot::collective
