@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/courier.h"
 #include "core/random.h"
 #include "core/wire.h"
 #include "ranks.h"
@@ -80,15 +81,15 @@ class Scale final : public Transport {
   std::uint64_t headers() const { return headers_; }
 
  private:
-  // Words of agreement travel as dense messages; a packet begins with its lengths.
+  // A packet begins with its lengths, a message with its magic number.
   void weigh(std::span<const std::byte> bytes) {
     ++headers_;
-    const bool message = std::to_integer<int>(bytes[0]) == 'T';
-    if (!message) return weigh_packet(bytes);
-    const auto coding = static_cast<core::Coding>(std::to_integer<int>(bytes[7]) & 0xF);
-    const std::uint64_t payload = bytes.size() - core::kHeaderBytes;
-    (coding == core::Coding::dense && !dense_is_data_ ? agreement_bytes_ : pair_bytes_) +=
-        payload;
+    const bool packet =
+        std::to_integer<int>(bytes[0]) != 'T' || std::to_integer<int>(bytes[1]) != 'K';
+    if (packet) return weigh_packet(bytes);
+    const bool words =
+        (std::to_integer<int>(bytes[6]) & collective::Courier::kWordsBit) != 0;
+    (words ? agreement_bytes_ : pair_bytes_) += bytes.size() - core::kHeaderBytes;
   }
 
   void weigh_packet(std::span<const std::byte> bytes) {
@@ -104,10 +105,6 @@ class Scale final : public Transport {
     headers_ += messages - 1;
   }
 
- public:
-  bool dense_is_data_ = false;  // values at agreed positions travel as dense messages too
-
- private:
   Transport& link_;
   std::uint64_t pair_bytes_ = 0;
   std::uint64_t agreement_bytes_ = 0;
@@ -179,10 +176,17 @@ TEST_P(Volume, StaysWithinTheBoundOnEveryStep) {
 
 const auto k4k = [](double k, double ranks) { return 4 * k * (ranks - 1) / ranks; };
 
+const auto k3k = [](double k, double ranks) { return 3 * k * (ranks - 1) / ranks; };
+const auto kIndexAgreement = [](double k, double ranks) {
+  return k + 2 * k * (ranks - 1) / ranks;
+};
+
 INSTANTIATE_TEST_SUITE_P(
     Collectives, Volume,
     ::testing::Values(Bound{"oktopk", [](double k, double) { return 6 * k; }, k4k},
-                      Bound{"knot", [](double k, double) { return 4 * k; }, k4k}),
+                      Bound{"knot", [](double k, double) { return 4 * k; }, k4k},
+                      Bound{"spardl", k4k, k4k}, Bound{"exdyna", kIndexAgreement, k3k},
+                      Bound{"micro", kIndexAgreement, k3k}),
     [](const auto& test) { return test.param.collective; });
 
 }  // namespace

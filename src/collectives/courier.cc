@@ -146,8 +146,8 @@ void Courier::code_positions(std::span<const std::uint32_t> index, Region region
 
 // Words travel as the bits of floats, which are copied, never looked at.
 void Courier::code_words(std::span<const std::uint32_t> words, int to, Message& message) {
-  core::encode_dense(stamp(rank(), to, words.size()), as_floats(words), core::Values::f32,
-                     sick_, message, {});
+  core::encode_dense(words_stamp(rank(), to, words.size()), as_floats(words),
+                     core::Values::f32, sick_, message, {});
 }
 
 void Courier::start_send(int to, const Message& message) {
@@ -195,7 +195,11 @@ void Courier::read_positions(const Message& message, int from, int to, Region re
 
 void Courier::read_words(const Message& message, int from, int to,
                          std::span<std::uint32_t> words) {
-  read_dense(message, from, to, as_floats(words), /*add=*/false);
+  core::Decoded said;
+  const auto fault = core::decode_dense(message, words_stamp(from, to, words.size()),
+                                        as_floats(words), /*add=*/false, said);
+  if (fault) refuse(*fault, from, words.size());
+  if (said.sick) sick_ = true;
 }
 
 void Courier::note_health(const Message& message) {
@@ -217,6 +221,12 @@ core::Stamp Courier::stamp(int from, int to, std::uint64_t region_size) const {
   stamp.from = static_cast<std::uint16_t>(from);
   stamp.to = static_cast<std::uint16_t>(to);
   return stamp;
+}
+
+core::Stamp Courier::words_stamp(int from, int to, std::uint64_t count) const {
+  core::Stamp marked = stamp(from, to, count);
+  marked.phase |= kWordsBit;
+  return marked;
 }
 
 void Courier::refuse(const core::Fault& fault, int from,

@@ -31,6 +31,8 @@ class Courier {
  public:
   /// Stands for every rank as the receiver of a message.
   static constexpr int kEveryone = 0xFFFF;
+  /// In the phase of a message of plain words, which tells agreement from data.
+  static constexpr std::uint8_t kWordsBit = 0x80;
 
   /// Reads the parameters coding= and values=. `owner` is the collective's name: ranks
   /// that run another one, or the same with other parameters, are told apart by it.
@@ -112,6 +114,7 @@ class Courier {
 
  private:
   core::Stamp stamp(int from, int to, std::uint64_t region_size) const;
+  core::Stamp words_stamp(int from, int to, std::uint64_t count) const;
   [[noreturn]] void refuse(const core::Fault& fault, int from,
                            std::uint64_t region_size) const;
   void wait(Pending message);
