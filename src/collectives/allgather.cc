@@ -24,12 +24,19 @@ void Allgather::run(Courier& courier, SparseView mine, std::span<const Region> r
     error.clear();
     return;
   }
+  courier.code(mine, regions[at(courier.rank())], Courier::kEveryone, pack_, error);
+  run_coded(courier, pack_, regions, most, blocks, schedule);
+}
+
+void Allgather::run_coded(Courier& courier, Message& mine,
+                          std::span<const Region> regions, std::uint64_t most,
+                          std::vector<Sparse>& blocks, Schedule schedule) {
+  blocks.resize(at(courier.size()));
   messages_.resize(at(courier.size()));
   limits_.clear();
   for (const Region& region : regions)
     limits_.push_back(courier.limit(most, region.size()));
-  courier.code(mine, regions[at(courier.rank())], Courier::kEveryone,
-               messages_[at(courier.rank())], error);
+  std::swap(messages_[at(courier.rank())], mine);
   pass_round(courier, limits_, schedule);
   for (int origin = 0; origin < courier.size(); ++origin)
     courier.read(messages_[at(origin)], origin, Courier::kEveryone, regions[at(origin)],

@@ -210,6 +210,12 @@ std::size_t Courier::limit(std::uint64_t most, std::uint64_t size) const {
   return core::message_bound(most, size, format_);
 }
 
+// As long as a message with plain positions, which are words, but without them.
+std::size_t Courier::dense_length(std::uint64_t size) const {
+  return core::message_bound(size, size, {core::Coding::plain, format_.values}) -
+         size * sizeof(std::uint32_t);
+}
+
 core::Stamp Courier::stamp(int from, int to, std::uint64_t region_size) const {
   core::Stamp stamp;
   stamp.phase = phase_;

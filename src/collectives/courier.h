@@ -107,6 +107,8 @@ class Courier {
 
   /// The longest message that can hold `most` pairs of a region of `size`, in our format.
   std::size_t limit(std::uint64_t most, std::uint64_t size) const;
+  /// The length of what code_dense() makes of `size` values.
+  std::size_t dense_length(std::uint64_t size) const;
   /// The length of a message of `count` words.
   static std::size_t words_limit(std::size_t count) {
     return core::kHeaderBytes + count * sizeof(std::uint32_t);

@@ -21,7 +21,6 @@
 //         values and an empty `acc`) the sum is made in the memory of `sum`.
 
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <vector>
 
@@ -31,13 +30,6 @@
 
 namespace topknot::collective {
 namespace {
-
-bool all_finite(std::span<const float> x) {
-  bool finite = true;
-  for (const float v : x)
-    finite &= (std::bit_cast<std::uint32_t>(v) & 0x7F800000U) != 0x7F800000U;
-  return finite;
-}
 
 class Dense final : public Collective {
  public:

@@ -2,6 +2,7 @@
 #include "collectives/primitives.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/merge.h"
@@ -10,17 +11,6 @@ namespace topknot::collective {
 namespace {
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
-/// No sum of one value from each block is larger in magnitude.
-float largest_sum(std::span<const Sparse> blocks) {
-  float sum = 0;
-  for (const Sparse& block : blocks) {
-    float largest = 0;
-    for (const float value : block.value) largest = std::max(largest, std::abs(value));
-    sum += largest;
-  }
-  return sum;
-}
 
 }  // namespace
 
@@ -210,6 +200,26 @@ void settle(std::span<const std::uint32_t> index, std::span<const float> error,
             std::span<float> acc) {
   if (error.empty()) return core::erase(index, acc);
   for (std::size_t i = 0; i < index.size(); ++i) acc[index[i]] = error[i];
+}
+
+// Without a way out, so that it can be done eight at a time.
+bool all_finite(std::span<const float> x) {
+  bool finite = true;
+  for (const float v : x)
+    finite &= (std::bit_cast<std::uint32_t>(v) & 0x7F800000U) != 0x7F800000U;
+  return finite;
+}
+
+// Magnitudes are compared as bit patterns: eight at a time, and NaN is the largest.
+float largest_sum(std::span<const Sparse> blocks) {
+  float sum = 0;
+  for (const Sparse& block : blocks) {
+    std::uint32_t largest = 0;
+    for (const float value : block.value)
+      largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
+    sum += std::bit_cast<float>(largest);
+  }
+  return sum;
 }
 
 bool SumWriter::add(std::span<const Sparse> blocks, std::span<const float> grad,

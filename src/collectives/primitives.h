@@ -37,6 +37,12 @@ class Allgather {
            std::uint64_t most, std::vector<Sparse>& blocks, std::vector<float>& error,
            Schedule schedule = Schedule::direct);
 
+  /// The same for a message that this rank has coded for everyone by itself; it is used
+  /// up.
+  void run_coded(Courier& courier, Message& mine, std::span<const Region> regions,
+                 std::uint64_t most, std::vector<Sparse>& blocks,
+                 Schedule schedule = Schedule::direct);
+
   /// The same for positions alone.
   void run_positions(Courier& courier, std::span<const std::uint32_t> mine,
                      std::span<const Region> regions, std::uint64_t most,
@@ -136,6 +142,12 @@ void add_up(std::vector<Sparse>& blocks, Sparse& sum);
 /// is empty.
 void settle(std::span<const std::uint32_t> index, std::span<const float> error,
             std::span<float> acc);
+
+bool all_finite(std::span<const float> x);
+
+/// No sum of one value from each block is larger in magnitude; not finite when a value is
+/// not.
+float largest_sum(std::span<const Sparse> blocks);
 
 /// Adds sparse vectors up into a dense one and keeps the list of what it touched.
 class SumWriter {

@@ -4,24 +4,29 @@
 //
 //   select   about k coordinates of the debt
 //   share    all P selections, round a ring
-//   settle   take what was sent out of the debt
 //   add      the selections, in rank order, so that every rank rounds alike
+//   reselect with reselect=1 only: the k largest of the sum, ties to the lower index
+//   settle   take what was sent, and kept, out of the debt
 //
 // Cost    (P-1) alpha + 2k(P-1) beta a rank, beta per 32-bit word, before coding. The
 //         volume grows with P, and so does the sum: up to kP coordinates. To be beaten.
-// Owes    what was not selected, and what rounding took off the values that were.
+// Owes    what was not selected, what was not kept when reselecting, and what rounding
+//         took off the values that were.
 // Bound   the busiest rank sends exactly the other ranks' selections but one: 2k(P-1)
 //         words when the compressor gives k. No cap is needed.
 // Paper   Aji and Heafield, "Sparse Communication for Distributed Gradient Descent",
 //         EMNLP 2017; "TopkA" in Li and Hoefler, PPoPP 2022.
 // Departs One message carries positions and values, where the published code pays two
 //         collectives; and selections of unequal length, empty ones among them, are
-//         legal.
+//         legal. reselect=1 is the published code's topkA2, which keeps min(k, union) of
+//         the sums. They are complete here, unlike gTop-k's, so that what is both mine
+//         and kept is spent, and only that (the intersection rule).
 
 #include <memory>
 #include <vector>
 
 #include "collectives/primitives.h"
+#include "core/select.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -30,18 +35,22 @@ namespace {
 class TopkA final : public Collective {
  public:
   TopkA(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "topka", params), pick_(pick) {}
+      : courier_(link, "topka", params),
+        pick_(pick),
+        reselect_(params.flag("reselect", false,
+                              "keep the k largest of the sum and owe the rest")) {}
 
   Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     courier_.select(pick_, acc, grad, k, mine_);
     share(acc.size());
+    if (courier_.finite() && reselect_) reselect(k);
     if (!courier_.finite() || !writer_.add(blocks_, grad, sum))
       return courier_.undo(acc, grad);
-    settle(mine_.index, error_, acc);
-    return {
-        .count = writer_.index().size(), .index = writer_.index(), .paid = mine_.index};
+    return {.count = writer_.index().size(),
+            .index = writer_.index(),
+            .paid = reselect_ ? settle_kept(acc) : settle_all(acc)};
   }
 
  private:
@@ -51,14 +60,46 @@ class TopkA final : public Collective {
     allgather_.run(courier_, mine_, whole_, n, blocks_, error_);
   }
 
+  // Leaves one block, the part of the sum that is kept. Everyone has the same blocks, so
+  // everyone finds the same overflow.
+  void reselect(std::size_t k) {
+    add_up(blocks_, kept_);
+    if (!all_finite(kept_.value)) courier_.report_sick();
+    core::keep_largest(kept_, k);
+    blocks_.resize(1);
+    std::swap(blocks_[0], kept_);
+  }
+
+  std::span<const std::uint32_t> settle_all(std::span<float> acc) const {
+    settle(mine_.index, error_, acc);
+    return mine_.index;
+  }
+
+  std::span<const std::uint32_t> settle_kept(std::span<float> acc) {
+    const std::vector<std::uint32_t>& kept = blocks_[0].index;
+    paid_.clear();
+    std::size_t j = 0;
+    for (std::size_t i = 0; i < mine_.size(); ++i) {
+      while (j < kept.size() && kept[j] < mine_.index[i]) ++j;
+      if (j == kept.size()) break;
+      if (kept[j] != mine_.index[i]) continue;
+      paid_.push_back(kept[j]);
+      acc[kept[j]] = error_.empty() ? 0.0F : error_[i];
+    }
+    return paid_;
+  }
+
   Courier courier_;
   Compressor& pick_;
+  const bool reselect_;
   Allgather allgather_;
   SumWriter writer_;
   Sparse mine_;
   std::vector<float> error_;
   std::vector<Region> whole_;   // everyone's selection may lie anywhere
-  std::vector<Sparse> blocks_;  // by rank
+  std::vector<Sparse> blocks_;  // by rank; when reselecting, then what is kept
+  Sparse kept_;
+  std::vector<std::uint32_t> paid_;  // what is both mine and kept
 };
 
 }  // namespace

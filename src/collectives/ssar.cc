@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ssar: the exact sum of all selections, by recursive doubling. For small messages.
+//
+//   select   about k coordinates of the debt
+//   fold     the ranks above the largest power of two hand theirs to one below
+//   double   log2 P times: swap what is held with the rank across, and add
+//   return   what came of it to the ranks that had folded
+//   settle   take what was sent out of the debt, and write the sum
+//
+// Both sides of a swap add the lower ranks' set first, so both hold the same bits; after
+// i rounds that is true of all 2^i ranks that have been in contact.
+//
+// Rounding. A rank goes on with its own set as the other side reads it, else the two
+// would differ. After i rounds 2^i ranks code the same set, and all make the same error;
+// what is missing, it is missing once, so the lowest of them alone owes it. The result is
+// coded once more when some rank is still to be told: then everyone takes it as those
+// ranks read it, and rank 0 owes the error.
+//
+// Cost    log2 P alpha, two more where P is not a power of two; between 2k log2 P beta,
+//         when all select the same, and 2k(P-1) beta; beta per 32-bit word, before
+//         coding. Use topkdsa where words outweigh messages.
+// Bound   with P a power of two the busiest rank sends at most 2k(P-1) words, headers
+//         apart, if the compressor gives at most k: in round i it holds no more than 2^i
+//         selections. Otherwise up to twice as many meet in a round, and the result is
+//         sent once more: below 6kP. No message is longer than the vector (see
+//         dense_switch.h), so n words a message are a bound as well.
+// Owes    what was not selected, nothing else, with f32 values; with rounded ones the
+//         errors above.
+// Paper   Renggli et al., "SparCML: High-Performance Sparse Communication for Machine
+//         Learning", SC 2019 (SSAR_Recursive_double).
+// Departs - The published fold pairs neighbours; ours folds rank r onto r - 2^q. It is as
+//           many messages, and the ranks in the rounds need no other numbers.
+//         - Sets travel dense from the true turning point on, which the published rule
+//           takes from an upper bound, the lengths of both sets together.
+//         - The published sends are never completed, and their memory is freed meanwhile.
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <vector>
+
+#include "collectives/dense_switch.h"
+#include "collectives/primitives.h"
+#include "core/merge.h"
+#include "topknot/catalog.h"
+
+namespace topknot::collective {
+namespace {
+
+class Ssar final : public Collective {
+ public:
+  Ssar(Transport& link, Compressor& pick, Params& params)
+      : courier_(link, "ssar", params),
+        pick_(pick),
+        even_(static_cast<int>(std::bit_floor(static_cast<unsigned>(link.size())))),
+        extra_(link.size() - even_) {}
+
+  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+                 std::span<float> sum) override {
+    courier_.begin(acc.size(), k);
+    courier_.select(pick_, acc, grad, k, mine_);
+    held_ = mine_;
+    region_ = {0, acc.size()};
+    owed_.clear();
+    fold();
+    double_up();
+    give_back();
+    if (!courier_.finite()) return courier_.undo(acc, grad);
+    settle_debt(acc);
+    return write(grad, sum);
+  }
+
+ private:
+  bool folds() const { return courier_.rank() >= even_; }
+  bool has_folded() const { return courier_.rank() < extra_; }
+  int across() const { return courier_.rank() ^ even_; }  // for those two
+
+  void fold() {
+    courier_.enter("fold");
+    if (folds()) {
+      code_held(across(), /*owing=*/true);
+      courier_.start_send(across(), sent_);
+      courier_.flush();
+    } else if (has_folded()) {
+      receive(across(), courier_.rank(), theirs_);
+      add(held_, theirs_);
+    }
+  }
+
+  void double_up() {
+    courier_.enter("double");
+    if (folds()) return;
+    for (int bit = 1; bit < even_; bit *= 2) {
+      const int peer = courier_.rank() ^ bit;
+      const bool lowest = courier_.rank() % bit == 0;
+      code_held(peer, /*owing=*/lowest);
+      courier_.start_send(peer, sent_);
+      receive(peer, courier_.rank(), theirs_);
+      courier_.flush();
+      courier_.rank() < peer ? add(held_, theirs_) : add(theirs_, held_);
+    }
+  }
+
+  void give_back() {
+    courier_.enter("return");
+    if (extra_ == 0) return;
+    if (folds()) return receive(across(), Courier::kEveryone, held_);
+    code_held(Courier::kEveryone, /*owing=*/courier_.rank() == 0);
+    if (has_folded()) courier_.start_send(across(), sent_);
+    courier_.flush();
+  }
+
+  // Codes what is held and goes on with it as the reader will have it.
+  void code_held(int to, bool owing) {
+    const bool dense = switch_.code(courier_, held_, region_, to, sent_, error_);
+    if (owing && !error_.empty()) owed_.push_back({held_.index, error_});
+    if (dense || !error_.empty()) read(sent_, courier_.rank(), to, held_);
+  }
+
+  void receive(int from, int to, Sparse& pairs) {
+    courier_.start_receive(from, received_,
+                           courier_.limit(region_.size(), region_.size()));
+    courier_.finish_receive(from);
+    read(received_, from, to, pairs);
+  }
+
+  void read(const Message& message, int from, int to, Sparse& pairs) {
+    courier_.read(message, from, to, region_, region_.size(), pairs);
+    drop_filling(region_.size(), pairs);
+  }
+
+  // Everyone in contact adds the same two sets, and so finds the same overflow.
+  void add(const Sparse& lower, const Sparse& upper) {
+    core::add(lower, upper, added_);
+    std::swap(held_, added_);
+    if (!all_finite(held_.value)) courier_.report_sick();
+  }
+
+  void settle_debt(std::span<float> acc) const {
+    core::erase(mine_.index, acc);
+    for (const Sparse& error : owed_) core::scatter_add(error, acc);
+  }
+
+  Reduced write(std::span<const float> grad, std::span<float> sum) const {
+    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    for (std::size_t i = 0; i < held_.size(); ++i) sum[held_.index[i]] = held_.value[i];
+    return {.count = held_.size(), .index = held_.index, .paid = mine_.index};
+  }
+
+  Courier courier_;
+  Compressor& pick_;
+  const int even_;   // the largest power of two that is not above P
+  const int extra_;  // how many ranks are above it
+
+  DenseSwitch switch_;
+  Region region_;  // the whole vector
+  Sparse mine_;
+  Sparse held_;  // the sum over the ranks that have been in contact
+  Sparse theirs_;
+  Sparse added_;
+  Message sent_;
+  Message received_;
+  std::vector<float> error_;
+  std::vector<Sparse> owed_;  // errors of what was sent that are this rank's to keep
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> ssar(Transport& link, Compressor& pick, const Layout&,
+                                 Params& params) {
+  return std::make_unique<Ssar>(link, pick, params);
+}
+
+}  // namespace topknot::collective

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// topkdsa: the exact sum of all selections, by owners; what has filled up travels dense.
+//
+//   select   about k coordinates of the debt
+//   deal     them to their owners: P equal regions, or every P-th coordinate
+//   split    the parts, each rank with each, in turn
+//   reduce   each owner merges what it got, in a fixed order
+//   share    the sums, round a ring; each owner's as pairs or dense, whichever is shorter
+//   settle   take what was sent out of the debt, and write the sum
+//
+// Ownership. Contiguous regions are the published ones. Gradients are skewed, a layer
+// here outweighs a layer there, so one owner may get nearly all of the pairs; with
+// owner=strided coordinate i belongs to rank i mod P, at position i / P, which balances
+// every skew that is not itself periodic in P, without a word and without state. That
+// is what Zen's hashing buys, but in order, so that positions code as well as before.
+//
+// The switch. A region of m coordinates of which u are in the sum takes 2u words as pairs
+// and m dense, so dense is shorter from u = m/2 on, for each owner by itself. With coded
+// positions, or shorter values, the turning point is elsewhere: the lengths of the two
+// messages are compared (dense_switch.h).
+//
+// Cost    2(P-1) alpha + between 4k(P-1)/P beta, when all select the same coordinates,
+//         and (2k + n)(P-1)/P beta, when the union fills the vector; beta per 32-bit
+//         word, before coding.
+// Bound   the busiest rank sends at most 2k + min(2U, n) words, on any input, headers
+//         apart, if the compressor gives at most k and the union has U <= kP coordinates:
+//         - split: no more pairs than it selected;
+//         - share: in a ring no block is sent twice, and no block is longer than its
+//           pairs or than its region. This switch is the cap that makes it a theorem.
+// Owes    what was not selected, nothing else, with f32 values. With rounded ones the
+//         sender owes the error of what it sent, and the owner that of its sums.
+// Paper   Renggli et al., "SparCML: High-Performance Sparse Communication for Machine
+//         Learning", SC 2019 (SSAR and DSAR split-allgather); "TopkDSA" in Li and
+//         Hoefler, PPoPP 2022.
+// Departs - What is taken out of the debt is what was sent. The published code sends what
+//           exceeds the k-th magnitude and clears what reaches it: the k-th itself, and
+//           all its ties, are lost on every step.
+//         - The regions' remainder goes to the first n mod P of them, so any n and P fit;
+//           the published cuts are wrong from n mod P >= n / P on, and divide by zero for
+//           n < P.
+//         - The switch is at the true turning point and for each region; theirs is for
+//           all at once and at a third of the vector instead of a half.
+//         - A sum that cancels is dropped where a region travels dense, and so are no
+//           others; SparCML drops all below 1e-8.
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "collectives/dense_switch.h"
+#include "collectives/primitives.h"
+#include "topknot/catalog.h"
+
+namespace topknot::collective {
+namespace {
+
+/// Who owns which coordinate of [0, n): those of one owner are `stride` apart.
+class Ownership {
+ public:
+  Ownership(std::uint64_t n, int ranks, bool strided)
+      : n_(n), ranks_(ranks), stride_(strided ? static_cast<std::uint32_t>(ranks) : 1) {}
+
+  /// How many coordinates `owner` has.
+  std::uint64_t size(int owner) const { return equal_region(n_, ranks_, owner).size(); }
+
+  std::uint32_t outside(int owner, std::uint32_t position) const {
+    return first(owner) + position * stride_;
+  }
+
+  /// Replaces dealt[j] with the pairs that j owns, at the positions they have there.
+  void deal(SparseView pairs, std::vector<Sparse>& dealt) const {
+    for (Sparse& part : dealt) part.clear();
+    if (stride_ > 1) return deal_strided(pairs, dealt);
+    std::size_t i = 0;
+    for (int owner = 0; owner < ranks_; ++owner) {
+      const Region region = equal_region(n_, ranks_, owner);
+      const auto begin = static_cast<std::uint32_t>(region.begin);
+      for (; i < pairs.size() && pairs.index[i] < region.end; ++i)
+        dealt[static_cast<std::size_t>(owner)].push_back(pairs.index[i] - begin,
+                                                         pairs.value[i]);
+    }
+  }
+
+ private:
+  std::uint32_t first(int owner) const {
+    return static_cast<std::uint32_t>(stride_ > 1
+                                          ? static_cast<std::uint64_t>(owner)
+                                          : equal_region(n_, ranks_, owner).begin);
+  }
+
+  void deal_strided(SparseView pairs, std::vector<Sparse>& dealt) const {
+    for (std::size_t i = 0; i < pairs.size(); ++i)
+      dealt[pairs.index[i] % stride_].push_back(pairs.index[i] / stride_, pairs.value[i]);
+  }
+
+  std::uint64_t n_;
+  int ranks_;
+  std::uint32_t stride_;
+};
+
+class TopkDsa final : public Collective {
+ public:
+  TopkDsa(Transport& link, Compressor& pick, Params& params)
+      : courier_(link, "topkdsa", params),
+        pick_(pick),
+        strided_(params.choice("owner", {"contiguous", "strided"},
+                               "equal regions, or every P-th coordinate, which balances "
+                               "skewed gradients") == "strided") {}
+
+  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+                 std::span<float> sum) override {
+    courier_.begin(acc.size(), k);
+    courier_.select(pick_, acc, grad, k, mine_);
+    const Ownership ownership(acc.size(), courier_.size(), strided_);
+    split(ownership, acc.size());
+    add_up(blocks_, held_);
+    share(acc.size());
+    if (!courier_.finite()) return courier_.undo(acc, grad);
+    settle_debt(ownership, acc);
+    return write(ownership, grad, sum);
+  }
+
+ private:
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+  void split(const Ownership& ownership, std::uint64_t n) {
+    dealt_.resize(at(courier_.size()));
+    ownership.deal(mine_, dealt_);
+    parts_.assign(dealt_.begin(), dealt_.end());
+    regions_.clear();
+    for (int owner = 0; owner < courier_.size(); ++owner)
+      regions_.push_back({0, ownership.size(owner)});
+    courier_.enter("split");
+    exchange_.run(courier_, parts_, regions_, n, blocks_, errors_);
+  }
+
+  void share(std::uint64_t n) {
+    if (!all_finite(held_.value)) courier_.report_sick();
+    courier_.enter("share");
+    sum_error_.clear();
+    if (courier_.size() == 1) {
+      sums_.resize(1);
+      sums_[0] = held_;
+      return;
+    }
+    switch_.code(courier_, held_, regions_[at(courier_.rank())], Courier::kEveryone,
+                 message_, sum_error_);
+    allgather_.run_coded(courier_, message_, regions_, n, sums_);
+    for (int owner = 0; owner < courier_.size(); ++owner)
+      drop_filling(regions_[at(owner)].size(), sums_[at(owner)]);
+  }
+
+  void settle_debt(const Ownership& ownership, std::span<float> acc) const {
+    for (int owner = 0; owner < courier_.size(); ++owner) {
+      const Sparse& sent = dealt_[at(owner)];
+      const std::vector<float>& error = errors_[at(owner)];
+      for (std::size_t i = 0; i < sent.size(); ++i)
+        acc[ownership.outside(owner, sent.index[i])] = error.empty() ? 0.0F : error[i];
+    }
+    for (std::size_t i = 0; i < sum_error_.size(); ++i)
+      acc[ownership.outside(courier_.rank(), held_.index[i])] += sum_error_[i];
+  }
+
+  // Every coordinate has one owner, so the owners' sums are the sum.
+  Reduced write(const Ownership& ownership, std::span<const float> grad,
+                std::span<float> sum) {
+    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    index_.clear();
+    for (int owner = 0; owner < courier_.size(); ++owner) {
+      const Sparse& part = sums_[at(owner)];
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        index_.push_back(ownership.outside(owner, part.index[i]));
+        sum[index_.back()] = part.value[i];
+      }
+    }
+    return {.count = index_.size(), .index = index_, .paid = mine_.index};
+  }
+
+  Courier courier_;
+  Compressor& pick_;
+  const bool strided_;
+
+  Exchange exchange_;
+  DenseSwitch switch_;
+  Allgather allgather_;
+  Sparse mine_;
+  std::vector<Sparse> dealt_;               // mine, by owner, in the owner's positions
+  std::vector<SparseView> parts_;           // the same
+  std::vector<Region> regions_;             // by owner
+  std::vector<Sparse> blocks_;              // what others sent me, by sender
+  std::vector<std::vector<float>> errors_;  // of what I sent, by owner
+  Sparse held_;                             // my sums
+  Message message_;
+  std::vector<float> sum_error_;      // of my sums
+  std::vector<Sparse> sums_;          // by owner
+  std::vector<std::uint32_t> index_;  // of the sum
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> topkdsa(Transport& link, Compressor& pick, const Layout&,
+                                    Params& params) {
+  return std::make_unique<TopkDsa>(link, pick, params);
+}
+
+}  // namespace topknot::collective
