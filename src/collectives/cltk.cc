@@ -10,17 +10,18 @@
 // It rests on debts being alike: what is large on one rank is large on the others. Only
 // the leader selects, so the selection costs a rank one step in P.
 //
-// Cost    (ceil(log2 P) + 2(P-1)) alpha + 3k(P-1)/P beta on average, beta per 32-bit word,
-//         before coding.
+// Cost    (ceil(log2 P) + 2(P-1)) alpha + 3k(P-1)/P beta on average, beta per 32-bit
+//         word, before coding.
 // Bound   the busiest rank, the leader, sends at most k ceil(log2 P) + 2k'(P-1)/P words,
 //         k' = k rounded up to a multiple of P, on any input and every step, headers
-//         apart. Everyone leads in turn, so over P steps each sends 3k(P-1)/P words a step.
-//         The cap is the cut of the leader's selection to its k largest; what it leaves
-//         out stays owed.
+//         apart. Everyone leads in turn, so over P steps each sends 3k(P-1)/P words a
+//         step. The cap is the cut of the leader's selection to its k largest; what it
+//         leaves out stays owed.
 // Owes    what the leader did not select; with rounded values each rank what its own
 //         rounding took off.
 // Paper   Chen et al., "ScaleCom: Scalable Sparsified Gradient Compression for
-//         Communication-Efficient Distributed Training", NeurIPS 2020 (cyclic local top-k).
+//         Communication-Efficient Distributed Training", NeurIPS 2020 (cyclic local
+//         top-k).
 // Departs In the published code everyone selects and all but the leader throw it away. A
 //         compressor that keeps something from step to step sees every P-th step only.
 //         ScaleCom's low-pass filter on the debt is a memory's business, not ours.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// deft: layers get their share by norm, and are dealt out to the ranks by what it costs to
-// select from them.
+// deft: layers get their share by norm, and are dealt out to the ranks by what it costs
+// to select from them.
 //
 //   fold      the gradient into the debt
 //   plan      the leader, rank t mod P on step t, weighs the layers: how many coordinates
@@ -12,24 +12,24 @@
 //   pay       the debt there, on every rank, and write the sum
 //
 // A layer is a tensor, or one of P pieces of a tensor that is longer than n/P. Visited by
-// decreasing norm, each is given its share of what is left of k: at least one, at most all
-// it has; what remains then goes to whoever has room, in the same order. Packing is
+// decreasing norm, each is given its share of what is left of k: at least one, at most
+// all it has; what remains then goes to whoever has room, in the same order. Packing is
 // greedy: the costliest layer first, into the lightest bin, at a cost of size * log2 of
 // what it gives.
 //
-// Cost    (ceil(log2 P) + 3(P-1)) alpha + 3k(P-1)/P beta on average, beta per 32-bit word,
-//         before coding, and two words a layer for the plan. The leader reads the debt
-//         once more, for the norms; everyone selects from about n/P coordinates.
+// Cost    (ceil(log2 P) + 3(P-1)) alpha + 3k(P-1)/P beta on average, beta per 32-bit
+//         word, before coding, and two words a layer for the plan. The leader reads the
+//         debt once more, for the norms; everyone selects from about n/P coordinates.
 // Bound   with k' = k rounded up to a multiple of P the busiest rank sends at most
 //         k' + 2k'(P-1)/P words, on any input and every step, plan and headers apart: the
 //         layers' shares add up to no more than k, and every layer lies in one bin (see
 //         exdyna). The plan makes it so; what it leaves out stays owed.
 // Owes    what was not selected, and what rounding took off.
-// Paper   Yoon and Oh, "DEFT: Exploiting Gradient Norm Difference between Model Layers for
-//         Scalable Gradient Sparsification", ICPP 2023.
+// Paper   Yoon and Oh, "DEFT: Exploiting Gradient Norm Difference between Model Layers
+//         for Scalable Gradient Sparsification", ICPP 2023.
 // Departs - Everyone's shares are the leader's. In the published code each rank computes
 //           its own, while the bins are the leader's, so the total is only near k; and
-//           layers of norm zero, or more layers than k, send it over.
+//           more layers than k send it over.
 //         - Layers that give everything are dealt like the others: published, all ranks
 //           send them.
 //         - No padding, empty bins are legal, and zeros are not sent. P = 1 works.
@@ -73,8 +73,8 @@ std::vector<std::size_t> decreasing(std::span<const double> weight) {
   return order;
 }
 
-/// How many coordinates each layer gives: adding up to `k`, or to all that the layers with
-/// a norm have.
+/// How many coordinates each layer gives: adding up to `k`, or to all that the layers
+/// with a norm have.
 std::vector<std::uint32_t> quotas(std::span<const Region> layers,
                                   std::span<const double> norm, std::uint64_t k) {
   std::vector<std::uint32_t> quota(layers.size());

@@ -11,10 +11,10 @@
 // so there is no cold start at any scale and nothing to drift. It costs two rounds of at
 // most 512 counters on most steps; the floor, the only thing kept, affects time alone.
 //
-// controller=published. The threshold starts at 1 / (2 sqrt k) and is scaled by a constant
-// according to the last count: far from k for hundreds of steps when that start does not
-// fit the gradient, then near 0.91 k, because inside the band of ten percent it only ever
-// rises. No cap, so no bound on the volume. For comparison.
+// controller=published. The threshold starts at 1 / (2 sqrt k) and is scaled by a
+// constant according to the last count: far from k for hundreds of steps when that start
+// does not fit the gradient, then near 0.91 k, because inside the band of ten percent it
+// only ever rises. No cap, so no bound on the volume. For comparison.
 #pragma once
 
 #include <cstdint>

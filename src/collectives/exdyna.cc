@@ -7,8 +7,8 @@
 //   share      the positions, round a ring
 //   sum        everyone's values there, in rank order
 //   pay        the debt there, on every rank, and write the sum
-//   rebalance  the parts: they are runs of 1024 blocks, and a block moves from a part that
-//              found much to a neighbour that found little
+//   rebalance  the parts: they are runs of 1024 blocks, and a block moves from a part
+//              that found much to a neighbour that found little
 //
 // Parts go round: on step t rank r looks at part (t + r) mod P. So a coordinate is judged
 // by one rank a step and by all within P steps; the sum at the agreed positions is exact.
@@ -16,25 +16,27 @@
 // work; no bound depends on it.
 //
 // Cost    (3(P-1) + 2 ceil(log2 P)) alpha + 3k(P-1)/P beta on average, beta per 32-bit
-//         word, before coding, and the counters of the agreement: at most k/4 words for
-//         k >= 2048 ceil(log2 P). A sweep looks at n/P coordinates and folds the rest.
+//         word, before coding, and the counters of the agreement: two rounds on most
+//         steps, which are at most k/4 words for k >= 512 ceil(log2 P). The sweep looks
+//         at n/P coordinates and folds the rest.
 // Bound   with k' = k rounded up to a multiple of P the busiest rank sends at most
-//         k' + 2k'(P-1)/P words, on any input and every step, agreement and headers apart:
-//         - share: over all ranks at most k positions are agreed on, and in a ring no rank
-//           sends a block twice;
+//         k' + 2k'(P-1)/P words, on any input and every step, agreement and headers
+//         apart:
+//         - share: over all ranks at most k positions are agreed on, and in a ring no
+//           rank sends a block twice;
 //         - sum: that many values are cut into P equal pieces, of which a rank sends all
 //           but its own, and then all but its neighbour's.
 //         The cap is the agreement's cut to k. It is in order of magnitude, so no part is
 //         starved by a share that it must not exceed, as with a cap of k/P for each rank;
 //         what it leaves out stays owed.
-// Owes    what was not agreed on; with rounded values each rank what its own rounding took
-//         off, of what it sent and of the piece that it summed.
+// Owes    what was not agreed on; with rounded values each rank what its own rounding
+//         took off, of what it sent and of the piece that it summed.
 // Paper   Yoon and Oh, "Preserving Near-Optimal Gradient Sparsification Cost for Scalable
 //         Distributed Deep Learning" (ExDyna), CCGrid 2024.
-// Departs - The published threshold rule settles near 0.91 k and starts at 1 / (2 sqrt k),
-//           which no gradient knows of: a start that is ten times off takes 462 steps to
-//           mend. Ours selects exactly k from the first step on; controller=published
-//           keeps theirs, without a cap.
+// Departs - The published threshold rule settles near 0.91 k and starts at 1 /
+//           (2 sqrt k), which no gradient knows of: a start that is ten times off takes
+//           462 steps to mend. Ours selects exactly k from the first step on;
+//           controller=published keeps theirs, without a cap and so without the bound.
 //         - Blocks are a multiple of 32 coordinates when there are enough, otherwise as
 //           even as can be: the published ones are empty below 32768 coordinates. What
 //           rounding leaves over is spread, not given to the last part.
@@ -95,11 +97,7 @@ class Parts {
 
   void visit_state(StateVisitor& visitor) {
     visitor.field("blocks", blocks_in_);
-    // Saved by another number of ranks, or with other blocks.
-    if (blocks_in_.size() != static_cast<std::size_t>(parts_) ||
-        std::accumulate(blocks_in_.begin(), blocks_in_.end(), std::uint64_t{0}) !=
-            blocks_)
-      deal();
+    if (!is_ours(blocks_in_)) deal();
   }
 
  private:
@@ -107,6 +105,13 @@ class Parts {
     blocks_in_.clear();
     for (int part = 0; part < parts_; ++part)
       blocks_in_.push_back(equal_region(blocks_, parts_, part).size());
+  }
+
+  // Not when it was saved by another number of ranks, or with other blocks.
+  bool is_ours(const std::vector<std::uint64_t>& table) const {
+    return table.size() == static_cast<std::size_t>(parts_) &&
+           *std::max_element(table.begin(), table.end()) <= blocks_ &&
+           std::accumulate(table.begin(), table.end(), std::uint64_t{0}) == blocks_;
   }
 
   std::uint64_t start(std::uint64_t n, std::uint64_t block) const {

@@ -34,9 +34,9 @@ class IndexAgreement {
   std::size_t size() const noexcept { return index_.size(); }
   std::span<const std::uint64_t> counts() const noexcept { return counts_; }
 
-  /// Ends the step: sums the debts of all ranks at the positions agreed on, in rank order,
-  /// pays them on every rank and writes the sum; or, when something is not finite, undoes
-  /// the step.
+  /// Ends the step: sums the debts of all ranks at the positions agreed on, in rank
+  /// order, pays them on every rank and writes the sum; or, when something is not finite,
+  /// undoes the step.
   Reduced pay(Courier& courier, std::span<float> acc, std::span<const float> grad,
               std::span<float> sum);
 

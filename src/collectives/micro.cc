@@ -12,11 +12,11 @@
 // vector, cut evenly. Where large gradients sit together one message is longer than the
 // others; the bound does not mind.
 //
-// Cost    as exdyna: (3(P-1) + 2 ceil(log2 P)) alpha + 3k(P-1)/P beta on average, beta per
-//         32-bit word, before coding, and the counters of the agreement.
+// Cost    as exdyna: (3(P-1) + 2 ceil(log2 P)) alpha + 3k(P-1)/P beta on average, beta
+//         per 32-bit word, before coding, and the counters of the agreement.
 // Bound   as exdyna: the busiest rank sends at most k' + 2k'(P-1)/P words, k' = k rounded
-//         up to a multiple of P, on any input and every step, agreement and headers apart.
-//         The cap is the agreement's cut to k; what it leaves out stays owed.
+//         up to a multiple of P, on any input and every step, agreement and headers
+//         apart. The cap is the agreement's cut to k; what it leaves out stays owed.
 // Owes    what was not agreed on, and what rounding took off.
 // Paper   Yoon and Oh, "MiCRO: Near-Zero Cost Gradient Sparsification for Scaling and
 //         Accelerating Distributed DNN Training", HiPC 2023.
