@@ -14,7 +14,9 @@ namespace topknot::core::wire {
 namespace {
 
 // Numbers of up to 32 bits anywhere in a message of at least 8 bytes. A load never starts
-// later than 8 bytes before the message's end; the shift makes up for that.
+// later than 8 bytes before the message's end; the shift makes up for that. A number of
+// no bits may lie at the very end, where the shift would be the whole word; taken as none,
+// the mask leaves nothing of it.
 class Bits {
  public:
   explicit Bits(std::span<const std::byte> message)
@@ -23,7 +25,7 @@ class Bits {
   std::uint32_t at(std::uint64_t bit, std::uint64_t mask) const {
     const std::uint64_t byte = std::min(bit / 8, last_);
     return static_cast<std::uint32_t>(
-        (load<std::uint64_t>(data_ + byte) >> (bit - 8 * byte)) & mask);
+        (load<std::uint64_t>(data_ + byte) >> ((bit - 8 * byte) & 63)) & mask);
   }
 
  private:

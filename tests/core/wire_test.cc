@@ -86,6 +86,22 @@ TEST(Wire, GivesBackEveryPairInEveryFormat) {
   }
 }
 
+// With no values behind them, positions that follow one another end at the message's end.
+TEST(Wire, GivesBackPositionsAlone) {
+  std::uint64_t seed = 1;
+  for (const Region region : awkward_regions())
+    for (const std::uint64_t count : awkward_counts(region.size()))
+      for (const Coding coding : kAllCodings) {
+        const Sparse pairs = random_pairs(region, count, seed++);
+        const Format format = {coding, Values::none};
+        SCOPED_TRACE(title(region, count, format));
+        Message message;
+        encode(kStamp, {pairs.index, {}}, region, format, false, message, {});
+        EXPECT_LE(message.size(), message_bound(count, region.size(), format));
+        EXPECT_EQ(read(message, region).index, pairs.index);
+      }
+}
+
 TEST(Wire, GivesBackFewPairsOfTheLargestRegion) {
   const Region region{0, kWhole};
   for (const std::uint64_t count : {1, 2, 5, 127, 128, 129, 1000}) {
