@@ -39,6 +39,10 @@ class Transport {
   /// Seconds: the wall's clock, or the simulator's.
   virtual double now() const noexcept = 0;
 
+  /// Which host `rank` is on: equal for ranks that share one, and a number of no other
+  /// meaning. Where that is not known every rank is on its own.
+  virtual int node_of(int rank) const noexcept { return rank; }
+
   /// Another channel between the same ranks. All ranks ask for the same ids in the same
   /// order; the parent must outlive it.
   virtual std::unique_ptr<Transport> channel(int id) = 0;

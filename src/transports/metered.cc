@@ -57,6 +57,8 @@ class Metered final : public Transport {
 
   double now() const noexcept override { return link_->now(); }
 
+  int node_of(int rank) const noexcept override { return link_->node_of(rank); }
+
   std::unique_ptr<Transport> channel(int id) override {
     return std::make_unique<Metered>(link_->channel(id), traffic_);
   }

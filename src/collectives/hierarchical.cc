@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hierarchical: dense inside a node, any other collective between nodes.
+//
+//   fold      the gradient into the debt
+//   scatter   inside the node of G ranks: member j adds up shard j of everyone's debt
+//   between   the j-th members of all nodes reduce shard j by the inner collective
+//   gather    inside the node: the sums of all shards
+//   settle    member j owes what is left of shard j, the others nothing there
+//
+//           node 0          node 1
+//        0   1   2   3    4   5   6   7       shard j of rank 4g + j goes to member j
+//        |   |   |   |    |   |   |   |       of node g; then ranks j and 4 + j run the
+//        +---|---|---|----+   |   |   |       inner collective on it, for all j at once
+//            +---|---|--------+  ...
+//
+// A node's ranks share a host, and what is fast there is dense: no selection, no
+// positions. Between nodes it is the network that counts, and each of the G columns
+// sends for one shard, with k/G of the coordinates, so that a node as a whole sends as
+// much as one rank of a job with N = P/G ranks. Selecting from the sum of a node is
+// nearer to the exact top-k than selecting from each rank, too.
+//
+// The debt moves. What a rank owed of shard j is handed to member j with the gradient, on
+// every step, and what the inner collective leaves owed stays with member j: all of a
+// node's debt of a shard is in one place, as if the node were one rank.
+//
+// Not finite. A gradient that is not makes its node's members sick, all of them, since
+// each hears from each. A sick rank gives the inner collective a gradient of NaN to fold:
+// that is a step which it refuses on all nodes, and by the last phase the members of
+// other columns know. What the inner collective refuses by itself goes the same way. The
+// debt itself is not touched before all is known.
+//
+// Cost    2(G-1) alpha + (n(G-1)/G + 2k) beta inside a node, f32 whatever values= says,
+//         and between nodes that of the inner collective for P/G ranks, n/G and k/G.
+// Bound   between nodes a rank sends what the inner collective may for k' / G, where k'
+//         is k rounded up to a multiple of G; with knot at most 4k'/G words.
+// Owes    what the inner collective leaves owed, in the shard's owner.
+// Paper   Shi et al., "Towards Scalable Distributed Training of Deep Learning on Public
+//         Cloud Clusters" (HiTopKComm), MLSys 2021.
+// Departs Any collective may run between the nodes; theirs gathers all selections. Debts
+//         are exact: theirs keeps each rank's own. Nodes need not be full: where hosts
+//         have unequal numbers of ranks, groups are as large as divides all of them.
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collectives/group.h"
+#include "collectives/primitives.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+
+namespace topknot::collective {
+namespace {
+
+/// The nodes, each with its ranks in order and all with equally many.
+using Nodes = std::vector<std::vector<int>>;
+
+/// The hosts; where they have unequal numbers of ranks, cut into the largest groups that
+/// fit all.
+Nodes nodes_on_hosts(const Transport& link) {
+  std::vector<std::pair<int, std::vector<int>>> hosts;  // in order of their first rank
+  for (int rank = 0; rank < link.size(); ++rank) {
+    const int host = link.node_of(rank);
+    auto found =
+        std::ranges::find(hosts, host, [](const auto& one) { return one.first; });
+    if (found == hosts.end()) found = hosts.insert(hosts.end(), {host, {}});
+    found->second.push_back(rank);
+  }
+  std::size_t size = 0;
+  for (const auto& [host, ranks] : hosts) size = std::gcd(size, ranks.size());
+  Nodes nodes;
+  for (const auto& [host, ranks] : hosts)
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (i % size == 0) nodes.emplace_back();
+      nodes.back().push_back(ranks[i]);
+    }
+  return nodes;
+}
+
+Nodes nodes_of(int ranks, int size) {
+  if (ranks % size != 0) {
+    std::string divisors;
+    for (int d = 1; d <= ranks; ++d)
+      if (ranks % d == 0) divisors += (d == 1 ? "" : ", ") + std::to_string(d);
+    throw ConfigError("hierarchical:group=" + std::to_string(size) + " does not divide " +
+                      std::to_string(ranks) + " ranks; these do: " + divisors + ".");
+  }
+  Nodes nodes(static_cast<std::size_t>(ranks / size));
+  for (int rank = 0; rank < ranks; ++rank)
+    nodes[static_cast<std::size_t>(rank / size)].push_back(rank);
+  return nodes;
+}
+
+/// The tensors of `region`; what is cut off from one is flat.
+Layout cut(const Layout& layout, Region region) {
+  Layout part;
+  for (const Tensor& tensor : layout.tensors) {
+    const std::uint64_t begin = std::max(tensor.offset, region.begin);
+    const std::uint64_t end = std::min(tensor.offset + tensor.size(), region.end);
+    if (begin >= end) continue;
+    const bool whole = end - begin == tensor.size();
+    part.tensors.push_back({tensor.name, begin - region.begin,
+                            whole ? tensor.shape : std::vector{end - begin}});
+  }
+  return part;
+}
+
+/// Where this rank is: in which node, and which of its members.
+struct Place {
+  Nodes nodes;
+  std::size_t node = 0;
+  std::size_t member = 0;
+
+  Place(Nodes all, int rank) : nodes(std::move(all)) {
+    for (std::size_t g = 0; g < nodes.size(); ++g)
+      for (std::size_t j = 0; j < nodes[g].size(); ++j)
+        if (nodes[g][j] == rank) std::tie(node, member) = std::pair(g, j);
+  }
+
+  std::vector<int> column() const {
+    std::vector<int> ranks;
+    for (const std::vector<int>& one : nodes) ranks.push_back(one[member]);
+    return ranks;
+  }
+};
+
+class Hierarchical final : public Collective {
+ public:
+  Hierarchical(Transport& link, Compressor& pick, const Layout& layout, Params& params)
+      : place_(find_place(link, params)),
+        members_(place_.nodes[place_.node]),
+        column_(place_.column()),
+        inside_(make_group(link, members_)),
+        between_(make_group(link, column_)),
+        courier_(*inside_, Spec{"hierarchical", params}.str(), fixed_),
+        inner_(make_inner(pick, layout, params)) {}
+
+  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+                 std::span<float> sum) override {
+    courier_.begin(acc.size(), k);
+    courier_.fold(acc, grad);
+    cut_shards(acc.size());
+    in_group(members_, [&] { scatter(acc); });
+    const Reduced reduced = in_group(column_, [&] { return reduce_between(k); });
+    in_group(members_, [&] { gather(reduced); });
+    if (!courier_.finite()) return courier_.undo(acc, grad);
+    settle_debt(acc);
+    return write(reduced, grad, sum);
+  }
+
+  void visit_state(StateVisitor& visitor) override { inner_->visit_state(visitor); }
+
+ private:
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+  static Place find_place(const Transport& link, Params& params) {
+    const auto size = static_cast<int>(params.integer(
+        "group", 0, 0, 1 << 16, "ranks in a node; 0 asks the transport which share one"));
+    return {size == 0 ? nodes_on_hosts(link) : nodes_of(link.size(), size), link.rank()};
+  }
+
+  // The inner collective reads its parameters out of ours.
+  std::unique_ptr<Collective> make_inner(Compressor& pick, const Layout& layout,
+                                         Params& params) const {
+    const std::string name =
+        params.text("inner", "knot", "the collective between nodes; it has the rest");
+    const auto region = equal_region(layout.size(), inside_->size(), inside_->rank());
+    std::vector<std::string> names;
+    for (const CollectiveEntry& entry : collectives()) {
+      if (entry.name == "hierarchical") continue;
+      if (entry.name == name)
+        return entry.make(*between_, pick, cut(layout, region), params);
+      names.emplace_back(entry.name);
+    }
+    throw ConfigError("hierarchical has no inner=" + name + "; nearest is " +
+                      nearest(name, names) + ".");
+  }
+
+  void cut_shards(std::uint64_t n) {
+    shards_.clear();
+    for (int j = 0; j < courier_.size(); ++j)
+      shards_.push_back(equal_region(n, courier_.size(), j));
+  }
+
+  Region own() const { return shards_[at(courier_.rank())]; }
+  template <typename T>
+  static std::span<T> piece(std::span<T> x, Region region) {
+    return x.subspan(region.begin, region.size());
+  }
+
+  // Member by member, in order, so that the bits are the same on every transport.
+  void scatter(std::span<float> acc) {
+    courier_.enter("scatter");
+    for (auto* by_member : {&sent_, &received_}) by_member->resize(at(courier_.size()));
+    for (int distance = 1; distance < courier_.size(); ++distance) {
+      const int to = courier_.neighbour(distance);
+      const int from = courier_.neighbour(-distance);
+      courier_.start_receive(from, received_[at(from)],
+                             courier_.limit(own().size(), own().size()));
+      courier_.code_dense(piece(acc, shards_[at(to)]), to, sent_[at(to)], no_error_);
+      courier_.start_send(to, sent_[at(to)]);
+    }
+    shard_.assign(own().size(), 0.0F);
+    for (int from = 0; from < courier_.size(); ++from) {
+      if (from == courier_.rank()) {
+        const std::span<const float> mine = piece(acc, own());
+        for (std::size_t i = 0; i < mine.size(); ++i) shard_[i] += mine[i];
+      } else {
+        courier_.finish_receive(from);
+        courier_.read_dense(received_[at(from)], from, courier_.rank(), shard_,
+                            /*add=*/true);
+      }
+    }
+    courier_.flush();
+    if (!all_finite(shard_)) courier_.report_sick();
+  }
+
+  Reduced reduce_between(std::size_t k) {
+    const std::size_t members = at(courier_.size());
+    const std::size_t share = k / members + (k % members == 0 ? 0 : 1);
+    shard_sum_.assign(shard_.size(), 0.0F);
+    std::vector<float> poison;
+    if (!courier_.finite()) {
+      shard_.assign(shard_.size(), 0.0F);
+      poison.assign(shard_.size(), std::numeric_limits<float>::quiet_NaN());
+    }
+    const Reduced reduced = inner_->reduce(shard_, poison, share, shard_sum_);
+    if (!reduced.finite) courier_.report_sick();
+    return reduced;
+  }
+
+  void gather(const Reduced& reduced) {
+    mine_.index.assign(reduced.index.begin(), reduced.index.end());
+    if (is_dense(reduced)) {
+      mine_.index.resize(own().size());
+      std::iota(mine_.index.begin(), mine_.index.end(), 0U);
+    }
+    std::ranges::sort(mine_.index);
+    mine_.value.clear();
+    for (std::uint32_t& position : mine_.index) {
+      mine_.value.push_back(shard_sum_[position]);
+      position += static_cast<std::uint32_t>(own().begin);
+    }
+    courier_.enter("gather");
+    allgather_.run(courier_, mine_, shards_, shards_.front().size(), sums_, no_error_);
+  }
+
+  bool is_dense(const Reduced& reduced) const {
+    return reduced.index.empty() && reduced.count == own().size();
+  }
+
+  void settle_debt(std::span<float> acc) const {
+    std::fill(acc.begin(), acc.end(), 0.0F);
+    std::ranges::copy(shard_, piece(acc, own()).begin());
+  }
+
+  // Outside its shard a rank owes nothing any more, so what is in the sum counts as paid.
+  Reduced write(const Reduced& reduced, std::span<const float> grad,
+                std::span<float> sum) {
+    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    index_.clear();
+    paid_.clear();
+    for (const std::uint32_t position : reduced.paid)
+      paid_.push_back(static_cast<std::uint32_t>(position + own().begin));
+    for (int j = 0; j < courier_.size(); ++j) {
+      const Sparse& part = sums_[at(j)];
+      for (std::size_t i = 0; i < part.size(); ++i) sum[part.index[i]] = part.value[i];
+      index_.insert(index_.end(), part.index.begin(), part.index.end());
+      if (j != courier_.rank())
+        paid_.insert(paid_.end(), part.index.begin(), part.index.end());
+    }
+    if (is_dense(reduced) && index_.size() == sum.size())
+      return {.count = sum.size(), .index = {}, .paid = {}};
+    return {.count = index_.size(), .index = index_, .paid = paid_};
+  }
+
+  const Place place_;
+  const std::vector<int> members_;  // of this rank's node
+  const std::vector<int> column_;   // the members with this rank's number, by node
+  const std::unique_ptr<Transport> inside_;
+  const std::unique_ptr<Transport> between_;
+  Params fixed_;     // inside a node messages are coded by default
+  Courier courier_;  // inside the node
+  const std::unique_ptr<Collective> inner_;
+
+  Allgather allgather_;
+  std::vector<Region> shards_;     // by member
+  std::vector<Message> sent_;      // by member
+  std::vector<Message> received_;  // by member
+  std::vector<float> no_error_;    // f32 is not rounded
+  std::vector<float> shard_;       // the node's debt in its own shard
+  std::vector<float> shard_sum_;
+  Sparse mine_;                       // the sum of the own shard
+  std::vector<Sparse> sums_;          // by member
+  std::vector<std::uint32_t> index_;  // of the sum
+  std::vector<std::uint32_t> paid_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> hierarchical(Transport& link, Compressor& pick,
+                                         const Layout& layout, Params& params) {
+  return std::make_unique<Hierarchical>(link, pick, layout, params);
+}
+
+}  // namespace topknot::collective
