@@ -139,7 +139,9 @@ class Hierarchical final : public Collective {
         inside_(make_group(link, members_)),
         between_(make_group(link, column_)),
         courier_(*inside_, Spec{"hierarchical", params}.str(), fixed_),
-        inner_(make_inner(pick, layout, params)) {}
+        layout_(
+            cut(layout, equal_region(layout.size(), inside_->size(), inside_->rank()))),
+        inner_(make_inner(pick, params)) {}
 
   Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
                  std::span<float> sum) override {
@@ -166,16 +168,13 @@ class Hierarchical final : public Collective {
   }
 
   // The inner collective reads its parameters out of ours.
-  std::unique_ptr<Collective> make_inner(Compressor& pick, const Layout& layout,
-                                         Params& params) const {
+  std::unique_ptr<Collective> make_inner(Compressor& pick, Params& params) const {
     const std::string name =
         params.text("inner", "knot", "the collective between nodes; it has the rest");
-    const auto region = equal_region(layout.size(), inside_->size(), inside_->rank());
     std::vector<std::string> names;
     for (const CollectiveEntry& entry : collectives()) {
       if (entry.name == "hierarchical") continue;
-      if (entry.name == name)
-        return entry.make(*between_, pick, cut(layout, region), params);
+      if (entry.name == name) return entry.make(*between_, pick, layout_, params);
       names.emplace_back(entry.name);
     }
     throw ConfigError("hierarchical has no inner=" + name + "; nearest is " +
@@ -285,8 +284,9 @@ class Hierarchical final : public Collective {
   const std::vector<int> column_;   // the members with this rank's number, by node
   const std::unique_ptr<Transport> inside_;
   const std::unique_ptr<Transport> between_;
-  Params fixed_;     // inside a node messages are coded by default
-  Courier courier_;  // inside the node
+  Params fixed_;         // inside a node messages are coded by default
+  Courier courier_;      // inside the node
+  const Layout layout_;  // of the own shard
   const std::unique_ptr<Collective> inner_;
 
   Allgather allgather_;
