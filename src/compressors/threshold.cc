@@ -37,6 +37,10 @@ class Threshold final : public Compressor {
     return finite;
   }
 
+  void visit_state(StateVisitor& visitor) override {
+    visitor.field("threshold", threshold_);
+  }
+
  private:
   float threshold_;
 };
