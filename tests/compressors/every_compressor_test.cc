@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every compressor of the catalog is held to the interface, and to its own promise on the
+// count, the moment it is listed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "saved_state.h"
+#include "topknot/catalog.h"
+
+namespace topknot {
+namespace {
+
+/// How many coordinates a compressor selects at least and at most when k of n are wanted
+/// (k is at most n), once it has seen `settles` steps.
+struct Promise {
+  std::string_view name;
+  std::size_t (*least)(std::size_t k, std::size_t n);
+  std::size_t (*most)(std::size_t k, std::size_t n);
+  int settles;
+};
+
+std::size_t none(std::size_t, std::size_t) { return 0; }
+std::size_t all(std::size_t, std::size_t n) { return n; }
+std::size_t exactly(std::size_t k, std::size_t) { return k; }
+std::size_t half(std::size_t k, std::size_t) { return (k + 1) / 2; }
+std::size_t twice(std::size_t k, std::size_t n) { return std::min(2 * k, n); }
+std::size_t four_fifths(std::size_t k, std::size_t) { return (4 * k + 4) / 5; }
+std::size_t down_to_a_block(std::size_t k, std::size_t) {
+  return k == 0 ? 0 : std::max<std::size_t>(k, 64) - 63;
+}
+std::size_t up_to_a_block(std::size_t k, std::size_t n) {
+  return std::min(n, (k + 63) / 64 * 64);
+}
+
+// One line for each compressor, as its file promises; `settles` is never more than 5.
+constexpr Promise kPromises[] = {
+    {"topk", exactly, exactly, 0},    {"threshold", none, all, 0},
+    {"randomk", exactly, exactly, 0}, {"blocktopk", down_to_a_block, up_to_a_block, 0},
+    {"chunked", exactly, exactly, 0}, {"reuse", half, twice, 0},
+    {"dgc", four_fifths, exactly, 0},
+};
+
+const Promise* promise_of(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kPromises), std::end(kPromises),
+                                   [&](const Promise& p) { return p.name == name; });
+  return found == std::end(kPromises) ? nullptr : found;
+}
+
+enum class Data { zeros, constant, one_spike, denormals, heavy_tails, integers };
+constexpr Data kAllData[] = {Data::zeros,     Data::constant,    Data::one_spike,
+                             Data::denormals, Data::heavy_tails, Data::integers};
+
+std::vector<float> gradient(Data data, std::size_t n, int step) {
+  core::Random random(static_cast<std::uint64_t>(step) + 99);
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const float tail = random.laplace();
+    switch (data) {
+      case Data::zeros:
+        break;
+      case Data::constant:
+        x[i] = 3;
+        break;
+      case Data::one_spike:
+        x[i] = i == n / 3 ? 1e20F : 0.0F;
+        break;
+      case Data::denormals:
+        x[i] = tail * 1e-42F;
+        break;
+      case Data::heavy_tails:
+        x[i] = std::copysign(std::exp(4 * std::abs(tail)), tail);
+        break;
+      case Data::integers:
+        x[i] = std::trunc(8 * tail);
+        break;
+    }
+  }
+  return x;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+class EveryCompressor : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Compressor> make(std::size_t n) const {
+    return make_compressor(Spec::parse(GetParam()), Layout::flat(n));
+  }
+
+  /// One step on `acc`, checked in every respect; what was selected is left in `out`.
+  void step(Compressor& pick, std::vector<float>& acc, const std::vector<float>& grad,
+            std::size_t k, int step, Sparse& out) const {
+    std::vector<float> expected = acc;
+    for (std::size_t i = 0; i < grad.size(); ++i) expected[i] += grad[i];
+    ASSERT_TRUE(pick.select(acc, grad, k, out));
+    ASSERT_TRUE(same_bits(acc, expected)) << "the debt is not what it was plus gradient";
+    ASSERT_EQ(out.index.size(), out.value.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_LT(out.index[i], acc.size());
+      if (i > 0) {
+        ASSERT_LT(out.index[i - 1], out.index[i]);
+      }
+      ASSERT_EQ(out.value[i], acc[out.index[i]]);
+    }
+    const Promise* promise = promise_of(GetParam());
+    ASSERT_TRUE(promise) << "write its promise into the table";
+    if (step < promise->settles) return;
+    k = std::min(k, acc.size());
+    ASSERT_GE(out.size(), promise->least(k, acc.size())) << "step " << step;
+    ASSERT_LE(out.size(), promise->most(k, acc.size())) << "step " << step;
+  }
+
+  static void clear(const Sparse& sent, std::vector<float>& acc) {
+    for (const std::uint32_t i : sent.index) acc[i] = 0;
+  }
+};
+
+TEST_P(EveryCompressor, KeepsItsPromiseOnAwkwardInput) {
+  for (const std::size_t n : {0U, 1U, 31U, 33U, 32767U})
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}, n / 50, n, n + 1})
+      for (const Data data : kAllData) {
+        SCOPED_TRACE("n=" + std::to_string(n) + " k=" + std::to_string(k) + " data " +
+                     std::to_string(static_cast<int>(data)));
+        const auto pick = make(n);
+        std::vector<float> acc(n);
+        Sparse out;
+        for (int t = 0; t < 8; ++t) {
+          step(*pick, acc, gradient(data, n, t), k, t, out);
+          if (HasFatalFailure()) return;
+          clear(out, acc);
+        }
+      }
+}
+
+TEST_P(EveryCompressor, SelectsFromTheDebtAloneWhereThereIsNoGradient) {
+  const auto pick = make(5000);
+  std::vector<float> acc = gradient(Data::heavy_tails, 5000, 0);
+  Sparse out;
+  for (int t = 0; t < 8; ++t) {
+    step(*pick, acc, {}, 50, t, out);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(EveryCompressor, ReportsWhatIsNotFiniteAndLeavesTheDebtAlone) {
+  const float bad[] = {std::numeric_limits<float>::quiet_NaN(),
+                       std::numeric_limits<float>::infinity(),
+                       -std::numeric_limits<float>::infinity()};
+  for (const std::size_t n : {1U, 33U, 32767U}) {
+    const auto pick = make(n);
+    const std::size_t k = std::max<std::size_t>(n / 50, 1);
+    std::vector<float> acc(n);
+    Sparse out;
+    int t = 0;
+    for (const std::size_t where : {std::size_t{0}, n / 2, n - 1})
+      for (const float value : bad) {
+        std::vector<float> grad = gradient(Data::integers, n, t);
+        const std::vector<float> before = acc;
+        grad[where] = value;
+        EXPECT_FALSE(pick->select(acc, grad, k, out));
+        EXPECT_TRUE(out.empty());
+        EXPECT_TRUE(same_bits(acc, before)) << value << " at " << where << " of " << n;
+        grad = gradient(Data::integers, n, t);
+        step(*pick, acc, grad, k, t++, out);
+        if (HasFatalFailure()) return;
+        clear(out, acc);
+      }
+    acc[n / 2] = bad[0];  // and in the debt itself, with no gradient
+    EXPECT_FALSE(pick->select(acc, {}, k, out));
+    EXPECT_TRUE(out.empty());
+  }
+}
+
+TEST_P(EveryCompressor, ReportsASumThatOverflows) {
+  const auto pick = make(100);
+  std::vector<float> acc(100, std::numeric_limits<float>::max());
+  const std::vector<float> before = acc;
+  std::vector<float> grad(100);
+  grad[99] = std::numeric_limits<float>::max();
+  Sparse out;
+  EXPECT_FALSE(pick->select(acc, grad, 5, out));
+  EXPECT_TRUE(same_bits(acc, before));
+}
+
+TEST_P(EveryCompressor, FollowsAScaleThatDriftsAMillionfoldUpAndDown) {
+  const std::size_t n = 6000;
+  const std::size_t k = 120;
+  for (const Data data : {Data::heavy_tails, Data::integers}) {
+    const auto pick = make(n);
+    std::vector<float> acc(n);
+    Sparse out;
+    for (int t = 0; t < 1000; ++t) {
+      const double phase = 2 * M_PI * t / 500;
+      const auto scale = static_cast<float>(std::pow(10, 6 * std::sin(phase)));
+      std::vector<float> grad = gradient(data, n, t);
+      for (float& g : grad) g *= scale;
+      step(*pick, acc, grad, k, t, out);
+      if (HasFatalFailure()) return;
+      clear(out, acc);
+    }
+  }
+}
+
+TEST_P(EveryCompressor, DoesTheSameAgain) {
+  const std::size_t n = 9000;
+  const auto one = make(n);
+  const auto two = make(n);
+  std::vector<float> a(n);
+  std::vector<float> b(n);
+  Sparse of_one;
+  Sparse of_two;
+  for (int t = 0; t < 40; ++t) {
+    const std::vector<float> grad = gradient(Data::heavy_tails, n, t);
+    ASSERT_TRUE(one->select(a, grad, 90, of_one));
+    ASSERT_TRUE(two->select(b, grad, 90, of_two));
+    ASSERT_EQ(of_one, of_two) << "step " << t;
+    clear(of_one, a);
+    clear(of_two, b);
+  }
+}
+
+TEST_P(EveryCompressor, CarriesOnFromWhatItSaved) {
+  const std::size_t n = 9000;
+  const auto one = make(n);
+  std::vector<float> acc(n);
+  Sparse out;
+  for (int t = 0; t < 21; ++t) {
+    ASSERT_TRUE(one->select(acc, gradient(Data::heavy_tails, n, t), 90, out));
+    clear(out, acc);
+  }
+  const auto two = make(n);
+  testing::copy_state(*one, *two);
+  std::vector<float> copy = acc;
+  Sparse of_two;
+  for (int t = 21; t < 60; ++t) {
+    const std::vector<float> grad = gradient(Data::heavy_tails, n, t);
+    ASSERT_TRUE(one->select(acc, grad, 90, out));
+    ASSERT_TRUE(two->select(copy, grad, 90, of_two));
+    ASSERT_EQ(out, of_two) << "step " << t;
+    clear(out, acc);
+    clear(of_two, copy);
+  }
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all_names;
+  for (const CompressorEntry& entry : compressors()) all_names.emplace_back(entry.name);
+  return all_names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, EveryCompressor, ::testing::ValuesIn(names()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace topknot
