@@ -4,6 +4,17 @@
 // feedback: every coordinate is applied in the end, only later, and that is what makes
 // sending one in a hundred converge.
 //
+// decay < 1 forgets a part of the debt with every step that goes through, as SparseLoCo
+// does (0.95 there). A step that is not finite leaves the debt alone.
+//
+// lr=inside has the debt in units of learning rate times gradient, as in Ok-Topk's
+// Algorithm 2: what is paid late is paid at the rate at which it fell due. The debt itself
+// stays in units of the gradient, which is what the others hand in and take out; so when
+// the rate changes from a to b, it is multiplied by a / b before the step. A rate of 0
+// pays nothing and changes nothing. lr=outside applies whatever rate the day has.
+//
+// Cost    nothing; a pass over the debt for each step with decay, and for each step on
+//         which the rate has changed with lr=inside.
 // Paper   Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Stich et
 //         al., "Sparsified SGD with Memory", NeurIPS 2018.
 
@@ -17,21 +28,47 @@ namespace {
 
 class Residual final : public Memory {
  public:
-  explicit Residual(const Layout& layout) : debt_(layout.size()) {}
+  Residual(const Layout& layout, Params& params)
+      : decay_(static_cast<float>(
+            params.number("decay", 1, 0, 1, "what is left of the debt after each step"))),
+        inside_(params.choice("lr", {"outside", "inside"},
+                              "whether the debt is owed at the rate of its day") ==
+                "inside"),
+        debt_(layout.size()) {}
 
-  void before(std::span<float>, double) override {}
+  void before(std::span<float>, double learning_rate) override {
+    if (!inside_ || !(learning_rate > 0)) return;
+    if (last_rate_ > 0 && learning_rate != last_rate_)
+      scale(static_cast<float>(last_rate_ / learning_rate));
+    last_rate_ = learning_rate;
+  }
+
   std::span<float> debt() override { return debt_; }
-  void after(const Reduced&) override {}
-  void visit_state(StateVisitor& visitor) override { visitor.coordinates("debt", debt_); }
+
+  void after(const Reduced&) override {
+    if (decay_ != 1) scale(decay_);
+  }
+
+  void visit_state(StateVisitor& visitor) override {
+    visitor.coordinates("debt", debt_);
+    visitor.field("last_rate", last_rate_);
+  }
 
  private:
+  void scale(float factor) {
+    for (float& owed : debt_) owed *= factor;
+  }
+
+  const float decay_;
+  const bool inside_;
+  double last_rate_ = 0;  // 0 before the first step
   std::vector<float> debt_;
 };
 
 }  // namespace
 
-std::unique_ptr<Memory> residual(const Layout& layout, Params&) {
-  return std::make_unique<Residual>(layout);
+std::unique_ptr<Memory> residual(const Layout& layout, Params& params) {
+  return std::make_unique<Residual>(layout, params);
 }
 
 }  // namespace topknot::memory
