@@ -45,7 +45,8 @@ Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int 
       pick_(std::make_unique<TimedCompressor>(make_compressor(recipe.compressor, layout),
                                               *channel_)),
       collective_(make_collective(recipe.collective, *channel_, *pick_, layout)) {
-  if (collective_->owes()) memory_ = make_memory(recipe.memory, layout);
+  memory_ = make_memory(recipe.memory, layout);
+  if (!collective_->owes() && memory_->only_owes()) memory_.reset();
 }
 
 Bucket::~Bucket() = default;
@@ -59,7 +60,8 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
 
   if (sum.data() != grad.data()) clear_last(sum);
   if (memory_) memory_->before(grad, learning_rate);
-  const std::span<float> debt = memory_ ? memory_->debt() : std::span<float>();
+  const std::span<float> debt =
+      memory_ && collective_->owes() ? memory_->debt() : std::span<float>();
   const Reduced reduced = collective_->reduce(debt, grad, k, sum);
   if (reduced.finite) {
     average(reduced, sum);

@@ -62,7 +62,7 @@ class Bucket {
   std::unique_ptr<Transport> channel_;
   std::unique_ptr<TimedCompressor> pick_;
   std::unique_ptr<Collective> collective_;
-  std::unique_ptr<Memory> memory_;   // none where nothing can be owed
+  std::unique_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
   std::uint64_t step_ = 0;
 };

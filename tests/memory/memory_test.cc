@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topknot/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "core/select.h"
+#include "engine/bucket.h"
+#include "ranks.h"
+#include "saved_state.h"
+#include "topknot/catalog.h"
+
+namespace topknot {
+namespace {
+
+constexpr std::size_t kLength = 64;
+constexpr std::size_t kSent = 6;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> gradient(int step) {
+  core::Random random(static_cast<std::uint64_t>(step));
+  std::vector<float> g(kLength);
+  for (float& value : g) value = random.laplace();
+  return g;
+}
+
+std::vector<float> copy_of(std::span<const float> x) { return {x.begin(), x.end()}; }
+
+/// One step as a bucket takes it, alone: returns what was sent.
+Sparse step(Memory& memory, std::vector<float> grad, double rate = 1,
+            std::size_t k = kSent) {
+  memory.before(grad, rate);
+  const std::span<float> debt = memory.debt();
+  if (!core::fold(debt, grad)) return {};
+  Sparse sent;
+  for (std::size_t i = 0; i < debt.size(); ++i)
+    sent.push_back(static_cast<std::uint32_t>(i), debt[i]);
+  core::keep_largest(sent, k);
+  for (const std::uint32_t i : sent.index) debt[i] = 0;
+  memory.after({.count = sent.size(), .index = sent.index, .paid = sent.index});
+  return sent;
+}
+
+std::unique_ptr<Memory> make(const std::string& spec) {
+  return make_memory(Spec::parse(spec), Layout::flat(kLength));
+}
+
+TEST(EveryMemory, CarriesOnFromWhatItSaved) {
+  for (const std::string spec :
+       {"none", "residual", "residual:decay=0.9,lr=inside", "dgc", "dgc:nesterov=1"}) {
+    const auto one = make(spec);
+    for (int t = 0; t < 5; ++t) step(*one, gradient(t), 1.0 / (1 + t));
+    const auto two = make(spec);
+    testing::copy_state(*one, *two);
+    for (int t = 5; t < 10; ++t)
+      EXPECT_EQ(step(*one, gradient(t), 0.1), step(*two, gradient(t), 0.1)) << spec;
+  }
+}
+
+TEST(EveryMemory, TakesAStepThatIsNotFiniteAsOneThatNeverWas) {
+  for (const std::string spec : {"none", "residual:decay=0.9", "residual:lr=inside",
+                                 "dgc", "dgc:nesterov=1", "dgc:clip=2"}) {
+    const auto calm = make(spec);
+    const auto shaken = make(spec);
+    for (int t = 0; t < 12; ++t) {
+      // The collective takes back what it folded; what is left is what before() did.
+      std::vector<float> here = gradient(100 + t);
+      here[static_cast<std::size_t>(t)] = t % 2 == 0 ? kNan : INFINITY;
+      shaken->before(here, 1);
+      std::vector<float> elsewhere = gradient(200 + t);
+      shaken->before(elsewhere, 1);
+      EXPECT_EQ(step(*calm, gradient(t)), step(*shaken, gradient(t))) << spec;
+      EXPECT_EQ(copy_of(calm->debt()), copy_of(shaken->debt())) << spec;
+    }
+  }
+}
+
+TEST(Residual, DecaysWithEveryStepThatGoesThrough) {
+  const auto memory = make("residual:decay=0.5");
+  std::vector<float> expected(kLength);
+  for (int t = 0; t < 6; ++t) {
+    const Sparse sent = step(*memory, gradient(t));
+    const std::vector<float> g = gradient(t);
+    for (std::size_t i = 0; i < kLength; ++i) expected[i] += g[i];
+    for (const std::uint32_t i : sent.index) expected[i] = 0;
+    for (float& owed : expected) owed *= 0.5F;
+    EXPECT_EQ(copy_of(memory->debt()), expected);
+  }
+}
+
+TEST(Residual, OwesAtTheRateOfTheDayWithTheRateInside) {
+  // Ok-Topk's Algorithm 2, where the debt is a step of the weights. Powers of two, so that
+  // nothing is rounded.
+  const auto memory = make("residual:lr=inside");
+  std::vector<float> owed(kLength);
+  const double rates[] = {1, 1, 0.5, 0.5, 0.125, 2, 2, 0.25};
+  for (int t = 0; t < 8; ++t) {
+    const std::vector<float> g = gradient(t);
+    const auto rate = static_cast<float>(rates[t]);
+    for (std::size_t i = 0; i < kLength; ++i) owed[i] += rate * g[i];
+    const Sparse sent = step(*memory, g, rates[t]);
+    ASSERT_EQ(sent.size(), kSent);
+    for (std::size_t i = 0; i < kSent; ++i) {
+      EXPECT_NEAR(rate * sent.value[i], owed[sent.index[i]], 1e-5F);
+      owed[sent.index[i]] = 0;
+    }
+  }
+}
+
+TEST(Residual, TakesWhateverRateTheDayHasWithTheRateOutside) {
+  const auto one = make("residual");
+  const auto two = make("residual");
+  for (int t = 0; t < 6; ++t)
+    EXPECT_EQ(step(*one, gradient(t), 1), step(*two, gradient(t), 1.0 / (1 + t)));
+}
+
+TEST(Residual, KeepsTheDebtWhenTheRateIsZero) {
+  const auto memory = make("residual:lr=inside");
+  step(*memory, gradient(0), 0.5);
+  const std::vector<float> owed = copy_of(memory->debt());
+  std::vector<float> g(kLength);
+  memory->before(g, 0);
+  EXPECT_EQ(copy_of(memory->debt()), owed);
+  memory->before(g, 0.5);
+  EXPECT_EQ(copy_of(memory->debt()), owed);
+}
+
+/// Momentum correction and factor masking, as the paper writes them.
+struct NaiveDgc {
+  bool nesterov = false;
+  bool masking = true;
+  std::vector<float> u = std::vector<float>(kLength);
+  std::vector<float> v = std::vector<float>(kLength);
+
+  void add(const std::vector<float>& g) {
+    for (std::size_t i = 0; i < kLength; ++i) {
+      u[i] = nesterov ? 0.9F * (u[i] + g[i]) : 0.9F * u[i] + g[i];
+      v[i] += nesterov ? u[i] + g[i] : u[i];
+    }
+  }
+  void send(const Sparse& sent) {
+    for (const std::uint32_t i : sent.index) {
+      v[i] = 0;
+      if (masking) u[i] = 0;
+    }
+  }
+};
+
+TEST(DgcMemory, IsMomentumCorrectionWithFactorMasking) {
+  for (const bool nesterov : {false, true})
+    for (const bool masking : {false, true}) {
+      const auto memory = make("dgc:nesterov=" + std::to_string(nesterov) +
+                               ",masking=" + std::to_string(masking));
+      NaiveDgc naive{nesterov, masking};
+      for (int t = 0; t < 20; ++t) {
+        naive.add(gradient(t));
+        const Sparse sent = step(*memory, gradient(t));
+        for (std::size_t i = 0; i < kSent; ++i)
+          EXPECT_EQ(sent.value[i], naive.v[sent.index[i]]);
+        naive.send(sent);
+        EXPECT_EQ(copy_of(memory->debt()), naive.v) << "step " << t;
+      }
+    }
+}
+
+TEST(DgcMemory, ClipsTheGradientToItsLength) {
+  const auto clipped = make("dgc:clip=0.5");
+  std::vector<float> g = gradient(1);
+  double before = 0;
+  for (const float value : g) before += static_cast<double>(value) * value;
+  const std::vector<float> given = g;
+  clipped->before(g, 1);
+  for (std::size_t i = 0; i < kLength; ++i)
+    EXPECT_FLOAT_EQ(g[i], static_cast<float>(0.5 / std::sqrt(before)) * given[i]);
+
+  std::vector<float> small(kLength, 0.01F);
+  const auto other = make("dgc:clip=0.5");
+  other->before(small, 1);
+  EXPECT_EQ(small, std::vector<float>(kLength, 0.01F));
+}
+
+TEST(DgcMemory, IsPlainMomentumWhereEverythingIsPaid) {
+  const auto memory = make("dgc");
+  std::vector<float> velocity(kLength);
+  for (int t = 0; t < 5; ++t) {
+    const Sparse sent = step(*memory, gradient(t), 1, kLength);
+    for (std::size_t i = 0; i < kLength; ++i)
+      velocity[i] = 0.9F * velocity[i] + gradient(t)[i];
+    EXPECT_EQ(sent.value, velocity);
+  }
+}
+
+TEST(DgcMemory, IsAtWorkInADenseBucketToo) {
+  testing::run(2, [](Transport& link) {
+    engine::Recipe recipe = engine::Recipe::of("dense");
+    recipe.memory = Spec::parse("dgc:momentum=0.5");
+    engine::Bucket bucket(Layout::flat(4), recipe, link, 0);
+    float velocity = 0;
+    for (int t = 0; t < 4; ++t) {
+      std::vector<float> g(4, link.rank() == 0 ? 2.0F : 6.0F);
+      bucket.step(g, 1, g);
+      velocity = 0.5F * velocity + 4;
+      EXPECT_EQ(g, std::vector<float>(4, velocity));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace topknot
