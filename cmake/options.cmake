@@ -11,6 +11,7 @@ if(TOPKNOT_SANITIZE)
   add_compile_options(-fsanitize=${TOPKNOT_SANITIZE} -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TOPKNOT_SANITIZE})
+  add_compile_definitions(TOPKNOT_SANITIZED)
 endif()
 
 find_program(CCACHE ccache)
