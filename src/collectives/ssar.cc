@@ -8,8 +8,8 @@
 //   return   what came of it to the ranks that had folded
 //   settle   take what was sent out of the debt, and write the sum
 //
-// Both sides of a swap add the lower ranks' set first, so both hold the same bits; after
-// i rounds that is true of all 2^i ranks that have been in contact.
+// Both sides of a swap add the same two sets, and a + b is b + a to the last bit, so both
+// hold the same; after i rounds that is true of all 2^i ranks that have been in contact.
 //
 // Rounding. A rank goes on with its own set as the other side reads it, else the two
 // would differ. After i rounds 2^i ranks code the same set, and all make the same error;
@@ -84,7 +84,7 @@ class Ssar final : public Collective {
       courier_.flush();
     } else if (has_folded()) {
       receive(across(), courier_.rank(), theirs_);
-      add(held_, theirs_);
+      add_theirs();
     }
   }
 
@@ -98,7 +98,7 @@ class Ssar final : public Collective {
       courier_.start_send(peer, sent_);
       receive(peer, courier_.rank(), theirs_);
       courier_.flush();
-      courier_.rank() < peer ? add(held_, theirs_) : add(theirs_, held_);
+      add_theirs();
     }
   }
 
@@ -131,8 +131,8 @@ class Ssar final : public Collective {
   }
 
   // Everyone in contact adds the same two sets, and so finds the same overflow.
-  void add(const Sparse& lower, const Sparse& upper) {
-    core::add(lower, upper, added_);
+  void add_theirs() {
+    core::add(held_, theirs_, added_);
     std::swap(held_, added_);
     if (!all_finite(held_.value)) courier_.report_sick();
   }

@@ -151,8 +151,13 @@ struct Message {
 class Mpi final : public Transport {
  public:
   /// Takes over `comm`.
-  Mpi(std::shared_ptr<Session> session, MPI_Comm comm, int id, const LinkOptions& options)
-      : session_(std::move(session)), comm_(comm), id_(id), options_(options) {
+  Mpi(std::shared_ptr<Session> session, MPI_Comm comm, int id, const LinkOptions& options,
+      std::shared_ptr<const std::vector<int>> hosts)
+      : session_(std::move(session)),
+        comm_(comm),
+        id_(id),
+        options_(options),
+        hosts_(std::move(hosts)) {
     const auto guard = session_->enter();
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
@@ -225,6 +230,10 @@ class Mpi final : public Transport {
     return std::chrono::duration<double>(time).count();
   }
 
+  int node_of(int rank) const noexcept override {
+    return (*hosts_)[static_cast<std::size_t>(rank)];
+  }
+
   std::unique_ptr<Transport> channel(int id) override {
     agree("channel", static_cast<std::uint64_t>(id));
     // All ranks are here now, so this will not wait for one that never comes.
@@ -233,7 +242,7 @@ class Mpi final : public Transport {
       const auto guard = session_->enter();
       check(MPI_Comm_dup(comm_, &comm), rank_);
     }
-    return std::make_unique<Mpi>(session_, comm, id, options_);
+    return std::make_unique<Mpi>(session_, comm, id, options_, hosts_);
   }
 
   /// Returns once every rank has called this with the same `mine`. Rank by rank, so that
@@ -463,6 +472,7 @@ class Mpi final : public Transport {
   MPI_Comm comm_;
   int id_;
   LinkOptions options_;
+  std::shared_ptr<const std::vector<int>> hosts_;  // by rank: the first rank on its host
   int rank_ = 0;
   int size_ = 0;
   std::array<std::size_t, kLanes> chunk_;
@@ -475,6 +485,22 @@ class Mpi final : public Transport {
   std::uint64_t round_ = 0;           // looks at all receives so far
 };
 
+// By rank: the lowest rank that it shares memory with.
+std::vector<int> find_hosts(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host);
+  int first = rank;
+  MPI_Bcast(&first, 1, MPI_INT, 0, host);
+  MPI_Comm_free(&host);
+  std::vector<int> hosts(static_cast<std::size_t>(size));
+  MPI_Allgather(&first, 1, MPI_INT, hosts.data(), 1, MPI_INT, comm);
+  return hosts;
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> make_mpi(const LinkOptions& options) {
@@ -484,12 +510,16 @@ std::unique_ptr<Transport> make_mpi(const LinkOptions& options) {
   }
   std::shared_ptr<Session> session = Session::get();
   MPI_Comm comm = MPI_COMM_NULL;
+  std::vector<int> hosts;
   {
     // Has no deadline, as MPI_Init has none; errors end the job, as MPI's own rule is.
     const auto guard = session->enter();
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    hosts = find_hosts(comm);
   }
-  auto link = std::make_unique<Mpi>(std::move(session), comm, 0, options);
+  auto link =
+      std::make_unique<Mpi>(std::move(session), comm, 0, options,
+                            std::make_shared<const std::vector<int>>(std::move(hosts)));
   link->agree("max_chunk", options.max_chunk);
   return link;
 }

@@ -32,7 +32,7 @@ TEST(Ssar, SumsAllSelectionsExactly) {
       }
 }
 
-// Sums of floats in another order differ in the last bit: both sides must take one order.
+// Sums of floats in another order, or of values rounded on one side only, differ.
 TEST(Ssar, HasTheSameBitsOnBothSides) {
   const std::size_t n = 2000;
   for (const int ranks : {2, 3, 4, 7, 8})

@@ -46,6 +46,7 @@ class Fake final : public Transport {
     return log_.has_allreduce;
   }
   double now() const noexcept override { return log_.clock; }
+  int node_of(int rank) const noexcept override { return rank / 2; }
   std::unique_ptr<Transport> channel(int id) override {
     return std::make_unique<Fake>(size_, log_, name_ + std::to_string(id) + ": ");
   }
@@ -83,6 +84,7 @@ TEST_F(Metered, PassesEverythingOn) {
   EXPECT_EQ(link->rank(), 1);
   EXPECT_EQ(link->size(), 4);
   EXPECT_EQ(link->now(), 100);
+  EXPECT_EQ(link->node_of(3), 1);
   EXPECT_EQ(link->send(2, bytes), Pending{1});
   EXPECT_EQ(link->recv(3, into, 5), Pending{2});
   EXPECT_EQ(into.size(), 5u);

@@ -105,6 +105,15 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+TEST(Mpi, KnowsThatItsRanksShareThisHost) {
+  const auto parent = fresh();
+  const auto channel = parent->channel(1);
+  const Transport* const links[] = {&world(), channel.get()};
+  for (const Transport* link : links)
+    for (int rank = 0; rank < link->size(); ++rank)
+      EXPECT_EQ(link->node_of(rank), link->node_of(0));
+}
+
 TEST(Mpi, PassesAMessageRoundTheRing) {
   const auto link = fresh();
   Bytes token = pattern(0, 0, 0, 1000);
