@@ -7,17 +7,19 @@
 // chosen, before the next one is looked at.
 //
 // Each chunk gets its share of k, k times its length over n. What does not divide evenly
-// moves on from step to step (by the golden ratio, which leaves no chunk waiting long), so
-// that a chunk whose share is less than one coordinate still gets its turn.
+// moves on from step to step (by the golden ratio, which leaves no chunk waiting long),
+// so that a chunk whose share is less than one coordinate still gets its turn.
 //
 // Promise  exactly min(k, n) coordinates: in every chunk its share, rounded down or up,
 //          exact within the chunk, ties to the lower index.
 // Cost     reads acc and grad once and writes acc once; the choice among a chunk's few
 //          largest besides.
-// Paper    Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", 2025.
-// Departs  A share is a fraction of k, not a fixed 32 or 64 in each chunk, so density means
-//          what it means elsewhere; chunks are runs of the bucket, not 64 x 64 squares of a
-//          matrix (one published code takes rows by mistake, of another density each).
+// Paper    Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo",
+//          2025.
+// Departs  A share is a fraction of k, not a fixed 32 or 64 in each chunk, so density
+//          means what it means elsewhere; chunks are runs of the bucket, not 64 x 64
+//          squares of a matrix (one published code takes rows by mistake, of another
+//          density each).
 
 #include <algorithm>
 #include <memory>

@@ -16,13 +16,13 @@
 //          nearly all steps, and always in a vector too short to be sampled.
 // Cost     reads acc and grad once and writes acc once; touches a sixth of their cache
 //          lines before that, for the sample; O(k) besides.
-// Paper    Lin et al., "Deep Gradient Compression", ICLR 2018. Momentum correction, factor
-//          masking and clipping are the memory of the same name.
+// Paper    Lin et al., "Deep Gradient Compression", ICLR 2018. Momentum correction,
+//          factor masking and clipping are the memory of the same name.
 // Departs  - The published code sends what the sampled threshold gives and, where that is
 //            more than k, the first k by position: what is large but far back is left
 //            behind. Here the k largest are sent.
-//          - It lowers a threshold that is too high by a fifth up to ten times, with a sweep
-//            each; here one sweep finds the exact answer.
+//          - It lowers a threshold that is too high by a fifth up to ten times, with a
+//            sweep each; here one sweep finds the exact answer.
 //          - The largest stride that gives enough samples, as published: one more than a
 //            multiple of 8, so that it does not fall in step with the rows of a matrix.
 //            spare=0 gives the published threshold.

@@ -10,8 +10,8 @@
 // each gives one position, evenly drawn. They are distinct and in order without sorting,
 // and every position has the same chance, k/n.
 //
-// Promise  exactly min(k, n) coordinates; the same on all ranks that call with equal n and
-//          k and have called equally often.
+// Promise  exactly min(k, n) coordinates; the same on all ranks that call with equal n
+//          and k and have called equally often.
 // Cost     reads acc and grad once and writes acc once; O(k) for the choice.
 // Paper    Stich et al., "Sparsified SGD with Memory", NeurIPS 2018.
 // Departs  The published codes shuffle all n positions, re-seed the program's one random

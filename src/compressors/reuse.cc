@@ -3,19 +3,19 @@
 // reuse: a threshold that is found exactly now and then, and corrected in between.
 //
 // The k-th magnitude moves slowly, so it is found on a few steps only, and on the others
-// one sweep takes all that reach it. After each of these the threshold is corrected by how
-// many came. This is the selection of Ok-Topk (collectives/oktopk.cc has the rest of it).
+// one sweep takes all that reach it. After each of these the threshold is corrected by
+// how many came. This is the selection of Ok-Topk; the collective oktopk has the rest.
 //
 // The exact steps are 0, 1, 2, 4, 8, ... and then every tau_prime: at the start the debt
 // grows from nothing, and a threshold that is right on one step is far too low on the
 // next.
 //
-// Promise  exactly k on exact steps; between k/2 and 2k on every other, whatever happens to
-//          the gradient: where the threshold would give more or fewer, the k largest are
-//          selected instead, and give the new threshold.
+// Promise  exactly k on exact steps; between k/2 and 2k on every other, whatever happens
+//          to the gradient: where the threshold would give more or fewer, the k largest
+//          are selected instead, and give the new threshold.
 // Cost     reads acc and grad once and writes acc once; reads acc once more on a step on
-//          which fewer than k/2 came, and on an exact step on which the k-th magnitude has
-//          fallen by more than a tenth.
+//          which fewer than k/2 came, and on an exact step on which the k-th magnitude
+//          has fallen by more than a tenth.
 // Paper    Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning",
 //          PPoPP 2022.
 // Departs  - Neither the schedule at the start nor any bound is in the published code,
@@ -24,11 +24,11 @@
 //            workload=vgg|lstm|bert. vgg and lstm also raise the threshold within a step,
 //            up to five times by 3 %, each time with a pass over the vector; here among
 //            what was selected.
-//          - Ours (any) knows how fast the count falls with the threshold from how many of
-//            the selected are just above it: error feedback piles debts up there, so the
-//            fall is many times steeper than in the gradient, and constants that suit one
-//            density swing at another. Half of the error is corrected at once, and a tenth
-//            goes into the threshold's steady drift.
+//          - Ours (any) knows how fast the count falls with the threshold from how many
+//            of the selected are just above it: error feedback piles debts up there, so
+//            the fall is many times steeper than in the gradient, and constants that suit
+//            one density swing at another. Half of the error is corrected at once, and a
+//            tenth goes into the threshold's steady drift.
 
 #include <algorithm>
 #include <cmath>

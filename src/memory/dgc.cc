@@ -25,12 +25,12 @@
 // has the global threshold divided by the square root of the number of ranks; a memory
 // knows neither, so divide before giving it.
 //
-// Cost    one pass in before(): reads u and the gradient, writes both. One more read of the
-//         gradient with clip. O(k) in after().
+// Cost    one pass in before(): reads u and the gradient, writes both. One more read of
+//         the gradient with clip. O(k) in after().
 // Paper   Lin et al., "Deep Gradient Compression", ICLR 2018.
-// Departs The published clipping is off in every configuration, and two of its four forms
-//         return nothing; the published masking rounds values to 16 bits after clearing the
-//         debt, and loses the rounding error: here the collective owes it.
+// Departs The published clipping is off in every configuration, and two of its forms
+//         return nothing. With 16-bit values the published code clears the debt and then
+//         rounds, so the rounding error is lost: here the collective owes it.
 
 #include <cmath>
 #include <limits>

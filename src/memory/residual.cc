@@ -8,10 +8,10 @@
 // does (0.95 there). A step that is not finite leaves the debt alone.
 //
 // lr=inside has the debt in units of learning rate times gradient, as in Ok-Topk's
-// Algorithm 2: what is paid late is paid at the rate at which it fell due. The debt itself
-// stays in units of the gradient, which is what the others hand in and take out; so when
-// the rate changes from a to b, it is multiplied by a / b before the step. A rate of 0
-// pays nothing and changes nothing. lr=outside applies whatever rate the day has.
+// Algorithm 2: what is paid late is paid at the rate at which it fell due. The debt
+// itself stays in units of the gradient, which is what the others hand in and take out;
+// so when the rate changes from a to b, it is multiplied by a / b before the step. A rate
+// of 0 pays nothing and changes nothing. lr=outside applies whatever rate the day has.
 //
 // Cost    nothing; a pass over the debt for each step with decay, and for each step on
 //         which the rate has changed with lr=inside.

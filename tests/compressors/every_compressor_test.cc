@@ -34,10 +34,10 @@ std::size_t half(std::size_t k, std::size_t) { return (k + 1) / 2; }
 std::size_t twice(std::size_t k, std::size_t n) { return std::min(2 * k, n); }
 std::size_t four_fifths(std::size_t k, std::size_t) { return (4 * k + 4) / 5; }
 std::size_t down_to_a_block(std::size_t k, std::size_t) {
-  return k == 0 ? 0 : std::max<std::size_t>(k, 64) - 63;
+  return k == 0 ? 0 : std::max<std::size_t>(k, 256) - 255;
 }
 std::size_t up_to_a_block(std::size_t k, std::size_t n) {
-  return std::min(n, (k + 63) / 64 * 64);
+  return std::min(n, (k + 255) / 256 * 256);
 }
 
 // One line for each compressor, as its file promises; `settles` is never more than 5.

@@ -94,8 +94,8 @@ TEST(Residual, DecaysWithEveryStepThatGoesThrough) {
 }
 
 TEST(Residual, OwesAtTheRateOfTheDayWithTheRateInside) {
-  // Ok-Topk's Algorithm 2, where the debt is a step of the weights. Powers of two, so that
-  // nothing is rounded.
+  // Ok-Topk's Algorithm 2, where the debt is a step of the weights. Powers of two, so
+  // that nothing is rounded.
   const auto memory = make("residual:lr=inside");
   std::vector<float> owed(kLength);
   const double rates[] = {1, 1, 0.5, 0.5, 0.125, 2, 2, 0.25};
@@ -106,7 +106,7 @@ TEST(Residual, OwesAtTheRateOfTheDayWithTheRateInside) {
     const Sparse sent = step(*memory, g, rates[t]);
     ASSERT_EQ(sent.size(), kSent);
     for (std::size_t i = 0; i < kSent; ++i) {
-      EXPECT_NEAR(rate * sent.value[i], owed[sent.index[i]], 1e-5F);
+      EXPECT_EQ(rate * sent.value[i], owed[sent.index[i]]);
       owed[sent.index[i]] = 0;
     }
   }
