@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/random.h"
+
+namespace topknot::core {
+namespace {
+
+/// One row at a time, by sorting.
+Sparse by_sorting(const Layout& layout, std::span<const float> acc, std::size_t k) {
+  std::vector<std::uint32_t> all;
+  const std::uint64_t n = layout.size();
+  for (const Tensor& tensor : layout.tensors) {
+    if (tensor.size() == 0) continue;
+    const bool flat = tensor.shape.size() < 2;
+    const std::uint64_t outer = flat ? 1 : tensor.shape[0];
+    const std::uint64_t length = flat ? tensor.size() : tensor.shape[1];
+    const std::uint64_t rest = tensor.size() / outer / length;
+    const std::uint64_t wanted =
+        k == 0 ? 0 : std::clamp<std::uint64_t>(length * k / n, 1, length);
+    for (std::uint64_t o = 0; o < outer; ++o)
+      for (std::uint64_t r = 0; r < rest; ++r) {
+        std::vector<std::uint32_t> row;
+        for (std::uint64_t i = 0; i < length; ++i)
+          row.push_back(
+              static_cast<std::uint32_t>(tensor.offset + (o * length + i) * rest + r));
+        std::stable_sort(row.begin(), row.end(), [&](std::uint32_t a, std::uint32_t b) {
+          return std::abs(acc[a]) > std::abs(acc[b]);
+        });
+        all.insert(all.end(), row.begin(),
+                   row.begin() + static_cast<std::ptrdiff_t>(wanted));
+      }
+  }
+  std::sort(all.begin(), all.end());
+  Sparse out;
+  for (const std::uint32_t i : all) out.push_back(i, acc[i]);
+  return out;
+}
+
+Layout layout_of(const std::vector<std::vector<std::uint64_t>>& shapes) {
+  Layout layout;
+  std::uint64_t offset = 0;
+  for (const auto& shape : shapes) {
+    layout.tensors.push_back({std::to_string(offset), offset, shape});
+    offset += layout.tensors.back().size();
+  }
+  return layout;
+}
+
+const Layout kLayouts[] = {
+    layout_of({{1}}),
+    layout_of({{}}),
+    layout_of({{33}}),
+    layout_of({{5, 7}}),
+    layout_of({{7, 1}}),
+    layout_of({{1, 1000}}),
+    layout_of({{3, 20000}}),
+    layout_of({{64, 3, 3, 3}, {64}}),
+    layout_of({{8, 300, 3, 3}}),
+    layout_of({{2, 50, 40}, {0, 4}, {4, 100}, {9}, {}}),
+    layout_of({{3, 17, 1, 1}, {30000}, {2, 6000, 2}}),
+};
+
+std::vector<float> numbers(std::size_t n, std::uint64_t seed, bool ties) {
+  Random random(seed);
+  std::vector<float> x(n);
+  for (float& v : x) v = ties ? std::trunc(2 * random.laplace()) : random.laplace();
+  return x;
+}
+
+TEST(Rows, TakesTheLargestOfEveryRow) {
+  for (const Layout& layout : kLayouts) {
+    const std::size_t n = layout.size();
+    for (const std::size_t k :
+         {std::size_t{0}, std::size_t{1}, n / 100 + 1, n / 10 + 1, n / 2 + 1, n, n + 5})
+      for (const bool ties : {false, true}) {
+        Rows rows(layout);
+        std::vector<float> acc(n);
+        Sparse out;
+        for (std::uint64_t step = 0; step < 3; ++step) {
+          const std::vector<float> grad = numbers(n, step, ties);
+          std::vector<float> sum = acc;
+          for (std::size_t i = 0; i < n; ++i) sum[i] += grad[i];
+          ASSERT_TRUE(rows.select(acc, grad, k, out));
+          ASSERT_EQ(acc, sum);
+          ASSERT_EQ(out, by_sorting(layout, sum, k))
+              << layout.tensors[0].shape.size() << " dimensions, n = " << n
+              << ", k = " << k;
+          ASSERT_EQ(out.size(), rows.count(k));
+        }
+      }
+  }
+}
+
+TEST(Rows, StaysRightWhenScalesDifferFromRowToRow) {
+  const Layout layout = layout_of({{200, 500}, {40, 60, 5}});
+  const std::size_t n = layout.size();
+  Rows rows(layout);
+  Sparse out;
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    std::vector<float> acc = numbers(n, step, false);
+    Random random(step);
+    for (std::size_t i = 0; i < n; i += 100) {
+      const auto scale = static_cast<float>(std::pow(10.0, 60 * random.uniform() - 30));
+      const float kept = random.below(4) == 0 ? 0 : scale;
+      for (std::size_t j = i; j < std::min(n, i + 100); ++j) acc[j] *= kept;
+    }
+    ASSERT_TRUE(rows.select(acc, {}, n / 50, out));
+    ASSERT_EQ(out, by_sorting(layout, acc, n / 50));
+  }
+}
+
+TEST(Rows, GivesOneOfEachRowHoweverFewAreWanted) {
+  Rows rows(layout_of({{10, 20, 2}, {30}}));
+  EXPECT_EQ(rows.count(1), 21U);
+  EXPECT_EQ(rows.count(0), 0U);
+  EXPECT_EQ(rows.count(430), 430U);
+}
+
+TEST(Rows, TakesBackAFoldThatIsNotFinite) {
+  const Layout layout = layout_of({{100, 50}, {64, 9, 9}, {77}});
+  const std::size_t n = layout.size();
+  for (const std::size_t where : {std::size_t{0}, std::size_t{4096}, n / 2, n - 1})
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                            std::numeric_limits<float>::infinity()}) {
+      Rows rows(layout);
+      std::vector<float> acc(n, 3);
+      std::vector<float> grad(n, 1);
+      grad[where] = bad;
+      Sparse out;
+      out.push_back(1, 1);
+      EXPECT_FALSE(rows.select(acc, grad, 100, out));
+      EXPECT_TRUE(out.empty());
+      EXPECT_EQ(acc, std::vector<float>(n, 3));
+      grad[where] = 1;
+      EXPECT_TRUE(rows.select(acc, grad, 100, out));
+      EXPECT_EQ(acc, std::vector<float>(n, 4));
+    }
+}
+
+}  // namespace
+}  // namespace topknot::core
