@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// adtopk: the largest of every row of every tensor, so that none is starved; in turn with
+// the largest of all.
+//
+// Global top-k spends most of k on a few rows, and others wait for a long time. So on every
+// other step each row gives its own: a tensor [D0, D1, rest] has D0 x rest rows of D1
+// coordinates, and each gives the max(1, D1 * k/n) of largest magnitude, rounded down. A
+// tensor of one dimension is one row.
+//
+// Promise  on a step over rows, exactly the sum over the rows of max(1, D1 * k/n); on the
+//          others exactly min(k, n). Ties to the lower index. Note that the density of a
+//          step over rows is that of the rows: with D1 = 3 it is a third whatever k is, and
+//          with D1 = 128 and one in a hundred wanted, 1/128.
+// Cost     reads acc and grad once and writes acc once; the rows are read again from the
+//          cache. Rows longer than the cache, and those across a tensor with a huge rest,
+//          are slower.
+// Paper    Ming et al., "ADTopk: All-Dimension Top-k Compression for High-Performance
+//          Data-Parallel DNN Training", HPDC 2024.
+// Departs  Published positions are relative to the row and travel as 64 bits; ours are as
+//          everyone's. There whether a step goes over rows is decided by tensor, with a
+//          parameter called "fc" always over rows; here by bucket. A bucket that is handed
+//          over in parts has no rows: it gets global top-k.
+
+#include <algorithm>
+#include <memory>
+
+#include "core/rows.h"
+#include "core/select.h"
+#include "topknot/catalog.h"
+
+namespace topknot::compressor {
+namespace {
+
+class AdTopK final : public Compressor {
+ public:
+  AdTopK(const Layout& layout, Params& params)
+      : rows_(layout),
+        interleave_(params.flag("interleave", true,
+                                "take turns: rows on the even steps, global top-k on the "
+                                "odd; 0 is rows always")) {}
+
+  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+              Sparse& out) override {
+    // A step that is not finite counts too: another rank may not have noticed yet.
+    const bool over_rows = !interleave_ || steps_ % 2 == 0;
+    ++steps_;
+    if (over_rows && acc.size() == rows_.size()) return rows_.select(acc, grad, k, out);
+    return exact_.select(acc, grad, k, out);
+  }
+
+  void visit_state(StateVisitor& visitor) override { visitor.field("steps", steps_); }
+
+ private:
+  core::Rows rows_;
+  core::ExactTopK exact_;
+  const bool interleave_;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Compressor> adtopk(const Layout& layout, Params& params) {
+  return std::make_unique<AdTopK>(layout, params);
+}
+
+}  // namespace topknot::compressor
