@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+
+#include "compressors/trials.h"
+
+namespace topknot::testing {
+namespace {
+
+std::vector<std::uint32_t> largest(std::span<const float> x, std::size_t k) {
+  std::vector<std::uint32_t> all(x.size());
+  std::iota(all.begin(), all.end(), 0U);
+  std::stable_sort(all.begin(), all.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::abs(x[a]) > std::abs(x[b]);
+  });
+  all.resize(std::min(k, x.size()));
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+const Layout kMatrix{{{"m", 0, {50, 200}}}};
+
+std::size_t most_of_a_row(const Sparse& out) {
+  std::map<std::uint32_t, std::size_t> rows;
+  std::size_t most = 0;
+  for (const std::uint32_t i : out.index) most = std::max(most, ++rows[i / 200]);
+  return rows.size() == 50 ? most : 0;
+}
+
+TEST(AdTopK, KeepsItsPromise) {
+  // A flat bucket is one row, whose largest are the largest of all.
+  expect_promise("adtopk", exactly);
+  expect_promise("adtopk:interleave=0", exactly);
+}
+
+TEST(AdTopK, TakesTurnsBetweenRowsAndAll) {
+  const auto pick = make_compressor(Spec::parse("adtopk"), kMatrix);
+  Sparse out;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    std::vector<float> acc = vector_of(Kind::pareto, 10000, i);
+    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    ASSERT_EQ(out.size(), 100U);
+    if (i % 2 == 0) {
+      EXPECT_EQ(most_of_a_row(out), 2U) << "step " << i;
+    } else {
+      EXPECT_EQ(out.index, largest(acc, 100)) << "step " << i;
+    }
+  }
+}
+
+TEST(AdTopK, GoesOverRowsAlwaysWhenNotInterleaved) {
+  const auto pick = make_compressor(Spec::parse("adtopk:interleave=0"), kMatrix);
+  Sparse out;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    std::vector<float> acc = vector_of(Kind::pareto, 10000, i);
+    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    EXPECT_EQ(most_of_a_row(out), 2U) << "step " << i;
+  }
+}
+
+TEST(AdTopK, HasTheDensityOfItsRows) {
+  // [64, 3, 7, 7] at one in a hundred: one in three; and a bias of 64 gives one.
+  const Layout layout{{{"conv", 0, {64, 3, 7, 7}}, {"bias", 9408, {64}}}};
+  const auto pick = make_compressor(Spec::parse("adtopk"), layout);
+  std::vector<float> acc = vector_of(Kind::laplace, layout.size());
+  Sparse out;
+  ASSERT_TRUE(pick->select(acc, {}, 94, out));
+  EXPECT_EQ(out.size(), 64U * 7 * 7 + 1);
+}
+
+TEST(AdTopK, CountsAStepThatWasNotFinite) {
+  const auto pick = make_compressor(Spec::parse("adtopk"), kMatrix);
+  std::vector<float> acc = vector_of(Kind::pareto, 10000);
+  std::vector<float> bad(10000);
+  bad[77] = std::numeric_limits<float>::quiet_NaN();
+  Sparse out;
+  ASSERT_FALSE(pick->select(acc, bad, 100, out));
+  ASSERT_TRUE(pick->select(acc, {}, 100, out));
+  EXPECT_EQ(out.index, largest(acc, 100)) << "the second step is not one over rows";
+}
+
+TEST(AdTopK, TakesTheLargestOfAPartOfItsBucket) {
+  const auto pick = make_compressor(Spec::parse("adtopk:interleave=0"), kMatrix);
+  std::vector<float> acc = vector_of(Kind::laplace, 3000);
+  Sparse out;
+  ASSERT_TRUE(pick->select(acc, {}, 30, out));
+  EXPECT_EQ(out.index, largest(acc, 30));
+}
+
+TEST(AdTopK, GoesOnAfterLoading) {
+  const auto first = make_compressor(Spec::parse("adtopk"), kMatrix);
+  const auto second = make_compressor(Spec::parse("adtopk"), kMatrix);
+  std::vector<float> acc = vector_of(Kind::pareto, 10000);
+  Sparse out;
+  ASSERT_TRUE(first->select(acc, {}, 100, out));
+  Fields fields = Fields::of(*first);
+  second->visit_state(fields);
+  ASSERT_TRUE(second->select(acc, {}, 100, out));
+  EXPECT_EQ(out.index, largest(acc, 100));
+}
+
+TEST(AdTopKThreshold, KeepsItsPromise) {
+  expect_promise("adtopk_threshold", half_to_twice);
+  expect_promise("adtopk_threshold:warm=1", half_to_twice);
+}
+
+std::uint64_t tau_of(Compressor& pick) {
+  return Fields::of(pick).get<std::uint64_t>("tau");
+}
+
+/// Runs steps of Laplace numbers times `scale`; returns how many gave other than exactly k.
+int reused(Compressor& pick, int steps, float scale, std::uint64_t seed = 1) {
+  int others = 0;
+  Sparse out;
+  for (int i = 0; i < steps; ++i) {
+    std::vector<float> acc =
+        vector_of(Kind::laplace, 10000, seed + static_cast<std::uint64_t>(i));
+    for (float& v : acc) v *= scale;
+    EXPECT_TRUE(pick.select(acc, {}, 100, out));
+    if (out.index != largest(acc, 100)) ++others;
+  }
+  return others;
+}
+
+TEST(AdTopKThreshold, IsExactWhileItWarmsUp) {
+  const auto pick = make("adtopk_threshold", 10000);
+  EXPECT_EQ(reused(*pick, 15, 1), 0);
+  EXPECT_GT(reused(*pick, 4, 1, 100), 2);
+}
+
+TEST(AdTopKThreshold, IsExactEveryTauSteps) {
+  const auto pick = make("adtopk_threshold:tau=7", 10000);
+  EXPECT_EQ(reused(*pick, 15, 1), 0);
+  Sparse out;
+  std::vector<float> acc = vector_of(Kind::laplace, 10000, 3);
+  for (int i = 1; i < 7; ++i) {
+    std::vector<float> grown = acc;
+    for (float& v : grown) v *= 1.1F;  // so that what is reused gives more than k
+    ASSERT_TRUE(pick->select(grown, {}, 100, out));
+    EXPECT_GT(out.size(), 110U) << "step " << i << " after the last exact one";
+  }
+  ASSERT_TRUE(pick->select(acc, {}, 100, out));
+  EXPECT_EQ(out.index, largest(acc, 100));
+}
+
+TEST(AdTopKThreshold, ReusesTheThresholdForBothSigns) {
+  // As published only what is positive would be taken.
+  const auto pick = make("adtopk_threshold", 10000);
+  Sparse out;
+  for (std::uint64_t i = 0; i < 17; ++i) {
+    std::vector<float> acc = vector_of(Kind::laplace, 10000, i);
+    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+  }
+  const auto negative =
+      std::count_if(out.value.begin(), out.value.end(), [](float v) { return v < 0; });
+  EXPECT_NE(out.size(), 100U) << "not a step that reuses the threshold";
+  EXPECT_GT(negative, 30);
+}
+
+/// A vector whose k-th magnitude is `threshold`, with all else far below.
+std::vector<float> with_threshold(float threshold) {
+  std::vector<float> acc(10000, 1e-6F);
+  for (std::size_t i = 0; i < 100; ++i) acc[i * 100] = -threshold;
+  return acc;
+}
+
+TEST(AdTopKThreshold, ChangesTauByHowFarTheThresholdMoved) {
+  const struct {
+    float moved;
+    std::uint64_t tau;  // from 9
+  } kCases[] = {{1.0F, 11}, {1.04F, 11}, {0.96F, 11}, {1.07F, 10}, {0.93F, 10},
+                {1.15F, 8}, {0.85F, 8},  {1.3F, 7},   {0.7F, 7},   {50, 7}};
+  for (const auto& one : kCases) {
+    const auto pick = make("adtopk_threshold:tau=9,warm=1", 10000);
+    Sparse out;
+    std::vector<float> acc = with_threshold(1);
+    for (int i = 0; i < 9; ++i) ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    EXPECT_EQ(tau_of(*pick), 9U);
+    acc = with_threshold(one.moved);
+    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    EXPECT_EQ(tau_of(*pick), one.tau) << "moved to " << one.moved;
+  }
+}
+
+TEST(AdTopKThreshold, NeverMonitorsMoreOftenThanEveryFiveSteps) {
+  const auto pick = make("adtopk_threshold", 10000);
+  for (int i = 0; i < 60; ++i) {
+    reused(*pick, 1, i % 2 == 0 ? 1.0F : 1000.0F);
+    EXPECT_GE(tau_of(*pick), 5U);
+  }
+}
+
+TEST(AdTopKThreshold, JudgesByTheThresholdAsItIsNow) {
+  // 1,000 times the scale of the warm-up, and steady: a tenth of that one's is nothing.
+  const auto pick = make("adtopk_threshold", 10000);
+  reused(*pick, 15, 1);
+  reused(*pick, 20, 1000);
+  const std::uint64_t before = tau_of(*pick);
+  reused(*pick, 100, 1000);
+  EXPECT_GT(tau_of(*pick), before);
+}
+
+TEST(AdTopKThreshold, BecomesExactAtOnceWhenTheCountIsFarOff) {
+  const auto pick = make("adtopk_threshold", 10000);
+  reused(*pick, 16, 1);
+  EXPECT_EQ(reused(*pick, 1, 5), 0) << "more than twice";
+  EXPECT_EQ(reused(*pick, 1, 0.1F), 0) << "less than half";
+}
+
+TEST(AdTopKThreshold, GoesOverRowsInTheLastQuarterWhenSteady) {
+  const auto pick =
+      make_compressor(Spec::parse("adtopk_threshold:warm=2,steps=40"), kMatrix);
+  Sparse out;
+  for (std::uint64_t i = 1; i <= 40; ++i) {
+    std::vector<float> acc = vector_of(Kind::laplace, 10000, i);
+    acc[0] = 1e6F;  // a row with more than its share of the largest
+    for (std::uint32_t j = 1; j < 20; ++j) acc[j] = 1e5F;
+    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    EXPECT_EQ(most_of_a_row(out) == 2, i > 30) << "step " << i;
+  }
+}
+
+TEST(AdTopKThreshold, GoesOnAfterLoading) {
+  expect_to_go_on_after_loading("adtopk_threshold");
+}
+
+}  // namespace
+}  // namespace topknot::testing
