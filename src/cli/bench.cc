@@ -57,6 +57,15 @@ void fill_gradient(std::span<float> x, int rank, int which, double correlation) 
   for (float& value : x) value = shared * common.laplace() + (1 - shared) * own.laplace();
 }
 
+Layout bench_layout(std::uint64_t n) {
+  constexpr std::uint64_t kRows = 4096;
+  const std::uint64_t columns = n / kRows;
+  if (columns == 0) return Layout::flat(n);
+  Layout layout{{{"matrix", 0, {kRows, columns}}}};
+  if (n % kRows != 0) layout.tensors.push_back({"rest", kRows * columns, {n % kRows}});
+  return layout;
+}
+
 double median(std::vector<double> times) {
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());

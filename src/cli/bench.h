@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "topknot/layout.h"
+
 namespace topknot::cli {
 
 using Json = nlohmann::ordered_json;
@@ -38,6 +40,10 @@ std::vector<std::string> expand(const std::vector<std::string>& given,
 /// Fills `x` with Laplace numbers: `correlation` of the stream that all ranks share, the
 /// rest of this one's own.
 void fill_gradient(std::span<float> x, int rank, int which, double correlation);
+
+/// What stands for a model: a matrix of 4096 rows, and what does not fill one more column
+/// as a vector behind it.
+Layout bench_layout(std::uint64_t n);
 
 double median(std::vector<double> times);
 

@@ -44,7 +44,7 @@ class Workbench {
       progress.step();
     }
     settled_.resize(problem.n);
-    const auto topk = make_compressor({"topk", {}}, Layout::flat(problem.n));
+    const auto topk = make_compressor({"topk", {}}, bench_layout(problem.n));
     Sparse sent;
     for (int step = 0; step < kSettlingSteps; ++step) {
       local_step(*topk, settled_, step, sent);
@@ -91,7 +91,7 @@ struct Times {
 
 Json measure(const Workbench& bench, const std::string& name, int steps, Times& times,
              std::vector<float>& twin) {
-  const auto pick = make_compressor(Spec::parse(name), Layout::flat(twin.size()));
+  const auto pick = make_compressor(Spec::parse(name), bench_layout(twin.size()));
   std::vector<float> debt = bench.settled();
   Sparse sent;
   int step = kSettlingSteps;
@@ -168,7 +168,7 @@ void print_select(const Json& all) {
 Json run_step(const Options& options, const std::string& compressor) {
   options.problem.check();
   const Workbench bench(options.problem);
-  const Layout layout = Layout::flat(options.problem.n);
+  const Layout layout = bench_layout(options.problem.n);
   const auto alone = make_inproc(1);
   const auto pick = make_compressor(Spec::parse(compressor), layout);
   engine::Bucket bucket(
