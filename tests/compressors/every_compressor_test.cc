@@ -45,7 +45,9 @@ constexpr Promise kPromises[] = {
     {"topk", exactly, exactly, 0},    {"threshold", none, all, 0},
     {"randomk", exactly, exactly, 0}, {"blocktopk", down_to_a_block, up_to_a_block, 0},
     {"chunked", exactly, exactly, 0}, {"reuse", half, twice, 0},
-    {"dgc", four_fifths, exactly, 0},
+    {"dgc", four_fifths, exactly, 0}, {"gaussiank", half, twice, 0},
+    {"redsync", exactly, twice, 0},   {"sidco", half, twice, 0},
+    {"adtopk", exactly, exactly, 0},  {"adtopk_threshold", half, twice, 0},
 };
 
 const Promise* promise_of(std::string_view name) {
