@@ -3,15 +3,15 @@
 // adtopk: the largest of every row of every tensor, so that none is starved; in turn with
 // the largest of all.
 //
-// Global top-k spends most of k on a few rows, and others wait for a long time. So on every
-// other step each row gives its own: a tensor [D0, D1, rest] has D0 x rest rows of D1
-// coordinates, and each gives the max(1, D1 * k/n) of largest magnitude, rounded down. A
-// tensor of one dimension is one row.
+// Global top-k spends most of k on a few rows, and others wait for a long time. So on
+// every other step each row gives its own: a tensor [D0, D1, rest] has D0 x rest rows of
+// D1 coordinates, and each gives the max(1, D1 * k/n) of largest magnitude, rounded down.
+// A tensor of one dimension is one row.
 //
 // Promise  on a step over rows, exactly the sum over the rows of max(1, D1 * k/n); on the
 //          others exactly min(k, n). Ties to the lower index. Note that the density of a
-//          step over rows is that of the rows: with D1 = 3 it is a third whatever k is, and
-//          with D1 = 128 and one in a hundred wanted, 1/128.
+//          step over rows is that of the rows: with D1 = 3 it is a third whatever k is,
+//          and with D1 = 128 and one in a hundred wanted, 1/128.
 // Cost     reads acc and grad once and writes acc once; the rows are read again from the
 //          cache. Rows longer than the cache, and those across a tensor with a huge rest,
 //          are slower.
@@ -19,8 +19,8 @@
 //          Data-Parallel DNN Training", HPDC 2024.
 // Departs  Published positions are relative to the row and travel as 64 bits; ours are as
 //          everyone's. There whether a step goes over rows is decided by tensor, with a
-//          parameter called "fc" always over rows; here by bucket. A bucket that is handed
-//          over in parts has no rows: it gets global top-k.
+//          parameter called "fc" always over rows; here by bucket. A bucket that is
+//          handed over in parts has no rows: it gets global top-k.
 
 #include <algorithm>
 #include <memory>

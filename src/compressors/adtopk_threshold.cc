@@ -4,25 +4,26 @@
 //
 //   warm up   15 steps of exact top-k; the threshold is the k-th magnitude
 //   monitor   every tau steps exact top-k again: by how much has the threshold moved?
-//   update    by less than a twentieth, tau += 2; a tenth, tau += 1; by more than a fifth,
-//             tau -= 2; a tenth, tau -= 1; but never below 5
-//   reuse     otherwise everything at least as large as the threshold. Where fewer than k/2
-//             or more than 2k are, the step becomes one of the monitor's.
+//   update    by less than a twentieth, tau += 2; a tenth, tau += 1; by more than a
+//             fifth, tau -= 2; a tenth, tau -= 1; but never below 5
+//   reuse     otherwise everything at least as large as the threshold. Where fewer than
+//             k/2 or more than 2k are, the step becomes one of the monitor's.
 //
-// With `steps`, the length of the run, its last quarter goes over rows as adtopk does, once
-// the monitor has last found the threshold moved by less than a tenth.
+// With `steps`, the length of the run, its last quarter goes over rows as adtopk does,
+// once the monitor has last found the threshold moved by less than a tenth.
 //
-// Promise  between k/2 and 2k coordinates on every step, exactly k on those of the warm-up
-//          and of the monitor, ties to the lower index; a step over rows gives what
-//          adtopk's does.
+// Promise  between k/2 and 2k coordinates on every step, exactly k on those of the
+//          warm-up and of the monitor, ties to the lower index; a step over rows gives
+//          what adtopk's does.
 // Cost     reads acc and grad once and writes acc once, in nearly all steps.
 // Paper    Ming et al., "ADTopk: All-Dimension Top-k Compression for High-Performance
 //          Data-Parallel DNN Training", HPDC 2024.
 // Departs  The published code cannot run. Repaired: magnitudes are compared, where it
-//          forgot the negative half; the larger changes of tau can be reached; tau belongs
-//          to the bucket; steps are counted since the last exact one, by the compressor
-//          itself; a tenth is of the threshold before, where it stayed that of the warm-up;
-//          and ranks may differ in what kind of step they take, since all send pairs.
+//          forgot the negative half; the larger changes of tau can be reached; tau
+//          belongs to the bucket; steps are counted since the last exact one, by the
+//          compressor itself; a tenth is of the threshold before, where it stayed that of
+//          the warm-up; and ranks may differ in what kind of step they take, since all
+//          send pairs.
 
 #include <algorithm>
 #include <cmath>

@@ -4,13 +4,14 @@
 //
 //   estimate   the t that a share k/n of |x| would reach, were x normal with the debt's
 //              mean and standard deviation; both tails count
-//   correct    up to five times: fewer than 2k/3 reach it, halve it; more than 4k/3, raise
-//              it by half; once it is known between two values, take their geometric mean
+//   correct    up to five times: fewer than 2k/3 reach it, halve it; more than 4k/3,
+//              raise it by half; once it is known between two values, take their
+//              geometric mean
 //
 // Debts are not normal. A tail that is heavier makes the estimate too low, the debt's own
-// lack of large values (they have been sent) makes it too high, and the corrections do the
-// rest. They cost little here: they count among the largest few thousand, which the sweep
-// that sums up the moments has set aside (core/shortlist.h).
+// lack of large values (they have been sent) makes it too high, and the corrections do
+// the rest. They cost little here: they count among the largest few thousand, which the
+// sweep that sums up the moments has set aside (core/shortlist.h).
 //
 // Promise  between k/2 and 2k coordinates, on every step. Where the corrections end
 //          outside, exactly k, ties to the lower index.
@@ -20,7 +21,7 @@
 //          Learning", arXiv 1911.08772.
 // Departs  The published code looks at one tail of a two-sided estimate, which is wrong
 //          when the mean is not zero; its factors 0.5 and 1.5 can step over the band for
-//          ever; it sends what it counted last but one; and its count may end anywhere.
+//          ever; its last correction is not applied; and its count may end anywhere.
 
 #include <algorithm>
 #include <cmath>

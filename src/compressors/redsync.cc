@@ -6,9 +6,9 @@
 //             2k coordinates reach it. Where none does (equal magnitudes, or k so large
 //             that the threshold would be below the mean), the k largest.
 //   trimmed   the paper lowers x from 0.8 by 0.2 at a time until at least k coordinates
-//             survive, and takes the k largest of these. Whatever the steps, these are the
-//             k largest of all, and core/shortlist.h finds few enough survivors in the
-//             sweep that folds; no step is needed.
+//             survive, and takes the k largest of these. Whatever the steps, these are
+//             the k largest of all, and core/shortlist.h finds few enough survivors in
+//             the sweep that folds; no step is needed.
 //
 // Promise  binary: between k and 2k coordinates; trimmed: exactly k. On every step.
 // Cost     reads acc and grad once and writes acc once, in nearly all steps; two more
@@ -17,8 +17,8 @@
 // Paper    Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for
 //          Distributed Deep Learning Training System", JPDC 2019.
 // Departs  The code in circulation is by others. There the search ends after three
-//          halvings, so that with a heavy tail it selects far fewer than k; where k/2 to k
-//          reach the threshold it goes up instead of down; trimming never ends when all
+//          halvings, so that with a heavy tail it selects far fewer than k; where k/2 to
+//          k reach the threshold it goes up instead of down; trimming never ends when all
 //          magnitudes are equal, as in a vector of zeros, and skips the last selection.
 
 #include <algorithm>
@@ -32,7 +32,7 @@
 namespace topknot::compressor {
 namespace {
 
-// 2^-60 of the range between a float's mean and its maximum is below their rounding.
+// Thresholds stop changing long before.
 constexpr int kMostHalvings = 60;
 
 class RedSync final : public Compressor {

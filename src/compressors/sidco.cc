@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sidco: a threshold from a distribution fitted to the magnitudes, and again to their tail.
+// sidco: a threshold from a distribution fitted to magnitudes, and again to their tail.
 //
 //   stage 1   fit all magnitudes; the threshold t that a quarter of them should reach
 //   stage s   fit what the magnitudes that reach t have beyond the smallest of them; the
 //             next t is what a share q of these should reach, with q such that all stages
 //             together come to k/n
 //   adapt     every five steps: too few selected (0.8 k or less, by the fit alone), one
-//             stage more; too many (1.2 k), one less; and the other way round from then on
-//             if that made it worse
+//             stage more; too many (1.2 k), one less; and the other way round from then
+//             on if that made it worse
 //
 // One stage fits the bulk and guesses the tail; many fit the tail, but each is off by a
 // little. Three distributions: exponential; gamma for stage 1 with generalised Pareto in
 // the tail; generalised Pareto throughout, by the method of moments.
 //
 // Promise  between k/2 and 2k coordinates, on every step. Where the fit ends outside,
-//          exactly k, ties to the lower index. Adaptation brings it to 0.8 k .. 1.2 k where
-//          some number of stages does.
+//          exactly k, ties to the lower index. Adaptation brings it to 0.8 k .. 1.2 k
+//          where some number of stages does.
 // Cost     reads acc and grad once and writes acc once; with two stages or more it also
-//          copies a quarter of the magnitudes out and reads them again. Three more reads of
-//          acc when the scale has changed much. Memory for a third of the coordinates.
-// Paper    Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based Gradient
-//          Compression Technique for Distributed Training Systems", MLSys 2021.
+//          copies a quarter of the magnitudes out and reads them again. Three more reads
+//          of acc when the scale has changed much. Memory for a third of the coordinates.
+// Paper    Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based
+//          Gradient Compression Technique for Distributed Training Systems", MLSys 2021.
 // Departs  In the published code all tensors share one number of stages; a generalised
 //          Pareto with shape near zero, equal magnitudes, zeros and an empty tail end in
 //          NaN or an exception; the gradient is normalised first, which changes nothing.
@@ -62,7 +62,7 @@ double pareto_quantile(double mean, double variance, double q) {
   return -scale * std::expm1(shape * std::log(q)) / shape;
 }
 
-/// The gamma distribution with this mean and mean logarithm, near its greatest likelihood.
+/// The gamma distribution with this mean and mean logarithm, nearly the likeliest.
 double fitted_gamma_quantile(double mean, double mean_log, double q) {
   const double s = std::log(mean) - mean_log;
   if (!(s > 1e-12)) return mean;  // all magnitudes are equal
@@ -153,7 +153,7 @@ class Sidco final : public Compressor {
     if (dist_ == "exp") return exponential_quantile(mean, q);
     if (dist_ == "gpareto")
       return pareto_quantile(mean, seen.moments.sum_square / size - mean * mean, q);
-    // Zeros have no logarithm: the fit is to the others, of which a larger share is taken.
+    // Zeros have no logarithm: the fit is to the others, of which the share is larger.
     const auto others = static_cast<double>(seen.logs.count());
     if (q * size >= others) return 0;
     return fitted_gamma_quantile(mean * size / others, seen.logs.sum() / others,

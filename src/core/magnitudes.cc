@@ -197,8 +197,8 @@ namespace {
 
 constexpr std::size_t kBlock = 4096;
 
-// A product of kBlock / 16 mantissas stays below 2^257; before the next its exponent moves
-// over to where exponents are summed.
+// A product of kBlock / 16 mantissas stays below 2^257; before the next its exponent
+// moves over to where exponents are summed.
 void normalize(LogSum::Lanes& lanes) {
   for (std::size_t lane = 0; lane < LogSum::kLanes; ++lane) {
     int exponent = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What only some estimators want to know of magnitudes: their logarithms, and those in the
-// tail by themselves.
+// What only some estimators want to know of magnitudes: their logarithms, and those in
+// the tail by themselves.
 #pragma once
 
 #include <array>

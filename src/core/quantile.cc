@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // None of this is called more than a few times for a sweep over millions of coordinates:
-// a rough start and a few steps of Newton's method, within a bracket and never more than a
-// fixed number, are better here than long tables of coefficients.
+// a rough start and a few steps of Newton's method, within a bracket and never more than
+// a fixed number, are better here than long tables of coefficients.
 #include "core/quantile.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr double kLargestShape = 1e5;  // beyond, the cube root of a gamma is no
 constexpr int kMostTerms = 5000;       // of a series; about 8 sqrt(shape) are needed
 constexpr int kMostSteps = 100;
 
-// Within 4.5e-4 of the quantile for q in (0, 1/2]: Hastings' approximation of 1955, number
-// 26.2.23 in Abramowitz and Stegun.
+// Within 4.5e-4 of the quantile for q in (0, 1/2]: Hastings' approximation of 1955,
+// number 26.2.23 in Abramowitz and Stegun.
 double rough_normal_quantile(double q) {
   const double t = std::sqrt(-2 * std::log(q));
   const double above = 2.515517 + t * (0.802853 + t * 0.010328);

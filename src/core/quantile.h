@@ -9,7 +9,7 @@ namespace topknot::core {
 /// The share of a standard normal above `z`.
 double normal_tail(double z);
 
-/// The `z` with a share `q` of a standard normal above it, to some 1e-14 of |z| for q
+/// The `z` with a share `q` of a standard normal above it, to some 1e-13 of |z| for q
 /// within 1e-300 of 0 and 1e-15 of 1; an infinity for q <= 0 and q >= 1.
 double normal_quantile(double q);
 
@@ -24,8 +24,9 @@ double log_gamma(double x);
 /// positive and at most 1e5.
 double gamma_tail(double shape, double x);
 
-/// The `x` with a share `q` of a gamma distribution of this shape and of scale 1 above it,
-/// to 1e-9 of x, or 1e-4 where `shape` is above 1e5; 0 for q >= 1, infinity for q <= 0.
+/// The `x` with a share `q` of a gamma distribution of this shape and of scale 1 above
+/// it, to 1e-9 of x, or 1e-4 where `shape` is above 1e5. It is 0 for q >= 1 and infinity
+/// for q <= 0.
 double gamma_quantile(double shape, double q);
 
 }  // namespace topknot::core

@@ -15,17 +15,17 @@
 namespace topknot::core {
 
 /// Sees each tensor of a bucket as [outer, length, stride]: the first extent, the second,
-/// and the product of the others. A row is `length` coordinates that are `stride` apart; a
-/// tensor of one dimension or none is a single row. What it keeps from step to step changes
-/// the time a step takes, never its result.
+/// and the product of the others. A row is `length` coordinates that are `stride` apart;
+/// a tensor of one dimension or none is a single row. What it keeps from step to step
+/// changes the time a step takes, never its result.
 class Rows {
  public:
   explicit Rows(const Layout& layout);
 
   /// The length of the vectors it is for.
   std::uint64_t size() const { return size_; }
-  /// How many coordinates select() gives: of each row max(1, length * k / size()), rounded
-  /// down; none at all for k == 0.
+  /// How many coordinates select() gives: of each row max(1, length * k / size()),
+  /// rounded down; none at all for k == 0.
   std::size_t count(std::size_t k) const;
 
   /// As Compressor::select; `acc` is size() long. Ties go to the lower index.

@@ -3,11 +3,11 @@
 // What an estimator of thresholds needs: the statistics of all coordinates and the few
 // that matter, from one sweep.
 //
-// An estimator says a threshold when it has seen everything, and then it wants to know how
-// many coordinates reach it, correct it, and ask again. Sweeping the vector for each answer
-// is what makes the published ones slow. But all answers that matter are about the largest
-// 2k coordinates, and these are found while the gradient is folded in, because the debt
-// changes little from step to step: a floor under them is known from the last one.
+// An estimator says a threshold when it has seen everything, and then it wants to know
+// how many coordinates reach it, correct it, and ask again. Sweeping the vector for each
+// answer is what makes the published ones slow. But all answers that matter are about the
+// largest 2k coordinates, and these are found while the gradient is folded in, because
+// the debt changes little: a floor under them is known from the last step.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +28,12 @@ class Shortlist {
  public:
   /// Folds as core::fold() does, and replaces `pairs` with at least min(2k + 1, n)
   /// coordinates, among them every one that is larger than the smallest of these. So for
-  /// any threshold count_at_least(pairs.value, threshold) is the count of the whole vector
-  /// where that is at most 2k, and more than 2k where that is more.
+  /// any threshold count_at_least(pairs.value, threshold) is the count of the whole
+  /// vector where that is at most 2k, and more than 2k where that is more.
   ///
-  /// `observe(block)` sees all sums in order, at most kSweepBlock at a time, while they are
-  /// in the cache; every block but the last has a multiple of 16. When the fold fails,
-  /// returns false with `pairs` empty, and what was observed is of no use.
+  /// `observe(block)` sees all sums in order, at most kSweepBlock at a time, while they
+  /// are in the cache; every block but the last has a multiple of 16. When the fold
+  /// fails, returns false with `pairs` empty, and what was observed is of no use.
   template <typename Observe>
   [[nodiscard]] bool fold(std::span<float> acc, std::span<const float> grad,
                           std::size_t k, Sparse& pairs, Observe observe) {
@@ -55,8 +55,8 @@ class Shortlist {
 
   /// Leaves in `pairs`, as fold() left it, what reaches `threshold`.
   void cut(float threshold, Sparse& pairs);
-  /// Leaves in `pairs`, as fold() left it, the k largest, ties to the lower index. Returns
-  /// the smallest magnitude of these; 0 if there are none.
+  /// Leaves in `pairs`, as fold() left it, the k largest, ties to the lower index.
+  /// Returns the smallest magnitude of these; 0 if there are none.
   float cut_to(std::size_t k, Sparse& pairs);
 
  private:
@@ -65,7 +65,7 @@ class Shortlist {
   void complete(std::span<float> acc, Sparse& pairs);
   void aim(float threshold, std::size_t kept, std::size_t listed);
 
-  // Coordinates that reach this are listed: last step's guess, then what it rose or fell to.
+  // What reaches it is listed: last step's guess, then what it rose or fell to.
   float floor_ = std::numeric_limits<float>::infinity();
   std::size_t k_ = 0;
   std::size_t least_ = 0;

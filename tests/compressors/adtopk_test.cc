@@ -107,7 +107,7 @@ std::uint64_t tau_of(Compressor& pick) {
   return Fields::of(pick).get<std::uint64_t>("tau");
 }
 
-/// Runs steps of Laplace numbers times `scale`; returns how many gave other than exactly k.
+/// Runs steps of Laplace numbers times `scale`; says how many did not give the largest.
 int reused(Compressor& pick, int steps, float scale, std::uint64_t seed = 1) {
   int others = 0;
   Sparse out;
