@@ -164,7 +164,9 @@ class Hierarchical final : public Collective {
   static Place find_place(const Transport& link, Params& params) {
     const auto size = static_cast<int>(params.integer(
         "group", 0, 0, 1 << 16, "ranks in a node; 0 asks the transport which share one"));
-    return {size == 0 ? nodes_on_hosts(link) : nodes_of(link.size(), size), link.rank()};
+    // Alone any size will do: parameters are checked by one rank before a job starts.
+    const bool asked = size != 0 && link.size() > 1;
+    return {asked ? nodes_of(link.size(), size) : nodes_on_hosts(link), link.rank()};
   }
 
   // The inner collective reads its parameters out of ours.

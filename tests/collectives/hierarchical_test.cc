@@ -284,6 +284,10 @@ TEST(Hierarchical, NamesTheGroupsThatWouldFit) {
             "hierarchical:group=4 does not divide 6 ranks; these do: 1, 2, 3, 6.");
 }
 
+TEST(Hierarchical, TakesAnyGroupWhenAlone) {
+  EXPECT_EQ(refusal("hierarchical:group=4", 1), "");
+}
+
 TEST(Hierarchical, RefusesAnInnerThatIsNone) {
   EXPECT_NE(refusal("hierarchical:inner=knod", 2).find("nearest is knot"),
             std::string::npos);
