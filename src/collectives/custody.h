@@ -22,8 +22,8 @@ class Custody {
   /// Leaves in `pairs` its `k` largest, ties to the lower position. What is dropped is
   /// kept here, unless another rank drops the same and is the `keeper`.
   void cut(Sparse& pairs, std::size_t k, bool keeper = true);
-  /// Keeps what rounding took off the pairs at `index`; `error` is empty where nothing was
-  /// rounded.
+  /// Keeps what rounding took off the pairs at `index`; `error` is empty where nothing
+  /// was rounded.
   void keep_error(std::span<const std::uint32_t> index, std::span<const float> error);
 
   /// Forgets what does not lie at one of `positions`, which increase.

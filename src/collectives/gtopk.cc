@@ -21,9 +21,10 @@
 //         where P is not a power of two, two more messages lie on the longest path.
 //         tree: 2 ceil(log2 P) alpha + 4k ceil(log2 P) beta on the path through rank 0,
 //         which does most of the merging.
-// Bound   the busiest rank sends at most 2k ceil(log2 P) words, in either schedule, on any
-//         input: every message has at most k pairs, since the selection is cut to k and
-//         so is every merged set; and no rank sends more than ceil(log2 P) messages.
+// Bound   the busiest rank sends at most 2k ceil(log2 P) words, headers apart, in either
+//         schedule, on any input: every message has at most k pairs, since the selection
+//         is cut to k and so is every merged set; and no rank sends more than
+//         ceil(log2 P) messages. What the cuts leave out stays owed.
 // Owes    what it did not select, and what it dropped of what it held; with rounded
 //         values the sender owes the error of a message, in the butterfly the lowest of
 //         those that send the same.
@@ -135,8 +136,7 @@ class GTopk final : public Collective {
     if (me != 0) send(me - bit);
     courier_.enter("return");
     broadcast_.run(courier_, 0, whole_, most_, held_, error_);
-    if (me != 0) return;
-    // What rank 0 holds has the same positions as before, and the values as all read them.
+    // Rank 0 alone has made an error, at the positions that all now hold.
     custody_.keep_error(held_.index, error_);
   }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// spardl: blocks merged in log P rounds, each cut to its share of k, then gathered.
+// spardl: blocks merged in log P rounds, each cut to its share of k, and gathered.
 //
 //   select    candidates of the debt, about k, and cut them into a block for each rank
 //   scatter   in ceil(log2 P) rounds every block travels to its owner; who passes it on
 //             adds its own share first and keeps the kb largest
 //   across    teams, where there are some, do the same again, block by block
 //   gather    the blocks, in ceil(log2 P) rounds (Bruck)
-//   settle    clear what was passed on and is in the sum, take back what this rank dropped
+//   settle    clear what was passed on and is in the sum, take back what was dropped here
 //
 // Spar-Reduce-Scatter, for any number P of ranks: the gaps are the powers of two below P,
 // falling. In the round of a gap, rank r sends the blocks r + gap, r + gap + 1, ... (all
@@ -20,8 +20,8 @@
 // there is added even if it had not been selected: the position travels anyway.
 //
 // Residual collection. At a position that is not in the sum every rank still owes what it
-// did; at one that is, everyone has handed in its share, and what was dropped on the way,
-// or rounded off, is owed by the rank that did so.
+// did; at one that is, whoever handed in its share owes it no longer, and what was
+// dropped on the way, or rounded off, is owed by the rank that did so.
 //
 // Teams (teams=d). d teams of m = P/d neighbouring ranks each scatter and gather among
 // themselves; in between, the d ranks that own the same block in their teams sum it up:
@@ -32,22 +32,22 @@
 //       may differ in h; nothing relies on it.
 // What such ranks drop alike the one of the lowest team owes.
 //
-// Cost    2 ceil(log2 P) alpha + 4k(P-1)/P beta, beta per 32-bit word, before coding. With
-//         d teams (2 ceil(log2 m) + ceil(log2 d)) alpha + 4k(m-1)/m beta and 2(k/m) log2 d
-//         (r) or 2h(d-1) beta (b).
-// Bound   no rank ever sends more than 4k'(P-1)/P words, on any input, headers apart, with
-//         k' the next multiple of P from k on: in either phase it sends P - 1 blocks, and
-//         each has been cut to kb = ceil(k/P) pairs. With teams 4k'(m-1)/m, and
-//         2(k'/m) log2 d or 2(k'/m)(d-1) more. The cap is the quota kb; what it leaves
-//         out stays owed.
-// Owes    what was not passed on, or is not in the sum; of what is, what this rank dropped
-//         and the rounding errors of what it sent.
+// Cost    2 ceil(log2 P) alpha + 4k(P-1)/P beta, beta per 32-bit word, before coding.
+//         With d teams (2 ceil(log2 m) + ceil(log2 d)) alpha + 4k(m-1)/m beta, and
+//         2(k/m) log2 d (r) or 2h(d-1) (b) beta more.
+// Bound   no rank sends more than 4k'(P-1)/P words, on any input, headers and the lengths
+//         in packets apart, with k' the next multiple of P from k on: in either phase it
+//         sends P - 1 blocks, and each has been cut to kb = ceil(k/P) pairs. With teams
+//         kb = ceil(k/m): 4kb(m-1) words, and 2kb log2 d or 2kb(d-1) more. The cap is
+//         the quota kb; what it leaves out stays owed.
+// Owes    what was not passed on, or is not in the sum; of what is, what this rank
+//         dropped and the rounding errors of what it sent.
 // Paper   Zhao et al., "SparDL: Distributed Deep Learning Training with Efficient Sparse
 //         Communication", ICDE 2024.
-// Departs - Candidates come from one selection over the whole vector, 2 sqrt(km) more than
-//           k so that blocks of even load fill their quota, not from a dense search of
-//           each block before each send: one sweep instead of P - 1 searches and three
-//           copies. Blocks with fewer candidates send fewer.
+// Departs - Candidates come from one selection over the whole vector, not from a dense
+//           search of each block before each send: one sweep instead of P - 1 searches
+//           and three copies. 2 sqrt(km) more than k are asked for, so that blocks of
+//           even load fill their quota; those with fewer candidates send fewer.
 //         - All blocks of a round travel in one packet; the published code pays three
 //           messages a block, 3(P-1) instead of ceil(log2 P).
 //         - What was dropped across teams is owed by one rank, whole, instead of by each
@@ -68,6 +68,7 @@
 #include "collectives/primitives.h"
 #include "collectives/team.h"
 #include "core/merge.h"
+#include "core/select.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -76,7 +77,7 @@ namespace {
 
 std::size_t at(int block) { return static_cast<std::size_t>(block); }
 
-/// How many pairs each rank gives to the ranks of other teams, so that their sum has about
+/// How many pairs a rank gives to the ranks of other teams, so that their sum has about
 /// as many as a block may have.
 class Giving {
  public:
@@ -142,6 +143,11 @@ class SparDL final : public Collective {
  private:
   void form_teams(int teams, const std::string& across) {
     const int ranks = courier_.size();
+    const bool even = std::has_single_bit(static_cast<unsigned>(teams));
+    if (across == "r" && !even)
+      throw ConfigError("spardl: sag=r needs a power of two of teams, not " +
+                        std::to_string(teams) + "; sag=b takes any number.");
+    if (ranks == 1) teams = 1;  // nobody to form them with, whatever was asked for
     if (ranks % teams != 0) {
       std::string divisors;
       for (int d = 1; d <= ranks; ++d)
@@ -150,10 +156,6 @@ class SparDL final : public Collective {
                         std::to_string(teams) + " equal teams; allowed are " + divisors +
                         ".");
     }
-    const bool even = std::has_single_bit(static_cast<unsigned>(teams));
-    if (across == "r" && !even)
-      throw ConfigError("spardl: sag=r needs a power of two of teams, not " +
-                        std::to_string(teams) + "; sag=b takes any number.");
     doubling_ = even && across != "b";
     const int members = ranks / teams;
     const int place = courier_.rank() % members;
@@ -266,7 +268,8 @@ class SparDL final : public Collective {
     add_up(gifts_, own);
     report_overflow(courier_, own);
     giving_.correct(own.size(), quota_);
-    custody_.cut(own, quota_, /*keeper=*/across_.place == 0);
+    // What falls out here is not in the sum, so everyone still owes its own share of it.
+    core::keep_largest(own, quota_);
   }
 
   // The ranks of other teams that own the same block hold the same, and round it alike.

@@ -216,6 +216,7 @@ TEST(SparDL, RefusesTeamsThatCannotBe) {
             std::string::npos);
   EXPECT_NE(refusal("spardl:teams=3,sag=r", 6).find("sag=b"), std::string::npos);
   EXPECT_EQ(refusal("spardl:teams=2,sag=r", 6), "");
+  EXPECT_EQ(refusal("spardl:teams=2", 1), "");
 }
 
 /// Saves fields by name, or gives them back.

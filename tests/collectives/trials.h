@@ -108,7 +108,7 @@ enum class Shape { correlated, uncorrelated, skewed };
 inline constexpr Shape kAllShapes[] = {Shape::correlated, Shape::uncorrelated,
                                        Shape::skewed};
 
-/// `skewed` has everything that is large within the first fiftieth, the same on all ranks.
+/// `skewed` has all that is large within the first fiftieth, on every rank.
 inline std::vector<float> shaped(Shape shape, std::size_t n, int rank, int step) {
   core::Random own(static_cast<std::uint64_t>(1000 * step + rank + 1));
   core::Random common(static_cast<std::uint64_t>(step) + 99999);
