@@ -226,6 +226,11 @@ bool SumWriter::add(std::span<const Sparse> blocks, std::span<const float> grad,
                     std::span<float> sum) {
   if (!std::isfinite(largest_sum(blocks))) return false;
   if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+  if (blocks.size() == 1) {
+    index_.assign(blocks[0].index.begin(), blocks[0].index.end());
+    core::scatter_add(blocks[0], sum);
+    return true;
+  }
   seen_.resize(sum.size() / 64 + 1);
   index_.clear();
   for (const Sparse& block : blocks) {
