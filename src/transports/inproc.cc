@@ -186,7 +186,10 @@ class Inproc final : public Transport {
         lock, deadline, [&] { return letter->done || lane->closed; });
     if (letter->done && letter->too_long == 0) return;
     lane->withdraw(letter);
-    throw LinkError(peer, complaint(*letter, peer, settled));
+    const std::string sentence = complaint(*letter, peer, settled);
+    lock.unlock();
+    abandon();
+    throw LinkError(peer, sentence);
   }
 
   bool allreduce(std::span<float>) override { return false; }
@@ -227,12 +230,14 @@ class Inproc final : public Transport {
     return who + " has been silent for " + std::to_string(options_.timeout) + " s";
   }
 
-  // Messages nobody waited for: an exception is on its way.
+  // Messages nobody will wait for: the channel is dead, and whoever sees the error is about
+  // to let go of the memory behind them.
   void abandon() noexcept {
     for (auto& [id, message] : under_way_) {
       const std::scoped_lock lock(message.lane->mutex);
       if (!message.letter->done) message.lane->withdraw(message.letter);
     }
+    under_way_.clear();
   }
 
   std::shared_ptr<Seat> seat_;

@@ -140,6 +140,20 @@ TEST(Inproc, TellsAtOnceWhenARankHasLeft) {
   leaver.join();
 }
 
+TEST(Inproc, GivesUpEverythingUnderWayWhenTheChannelDies) {
+  auto links = make_inproc(3);
+  Bytes in;
+  {
+    const Bytes gone(100, std::byte{9});
+    const Pending never = links[0]->recv(2, in, 1);
+    static_cast<void>(links[0]->send(1, gone));
+    links[2].reset();
+    EXPECT_THROW(links[0]->wait(never), LinkError);
+  }
+  // The bytes of the send are gone, so nobody may be given them.
+  EXPECT_THROW(links[1]->wait(links[1]->recv(0, in, 100)), LinkError);
+}
+
 TEST(Inproc, RefusesToWaitTwice) {
   run(1, [](Transport& link) {
     Bytes in;
