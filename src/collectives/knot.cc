@@ -19,13 +19,14 @@
 // wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
 //
-// Agreement (agreement.h) costs two rounds of at most 512 counters from step to step and
-// is exact: ties go to the lower rank and then to the lower position.
+// Agreement (agreement.h) is exact: ties go to the lower rank and then to the lower
+// position. From step to step it takes two rounds of at most 512 counters; a cold start,
+// a jump of scale, or sums that tie, as rounded ones do, take a few rounds more.
 //
 // Cost    (2(P-1) + 2 ceil(log2 P)) alpha + 4k(P-1)/P beta on average, beta per 32-bit
-//         word, before coding, and the counters: at most k/4 words for k >= 2048
-//         ceil(log2 P). With coded indices a pair of 1 % takes 40.2 bits instead of 64,
-//         with bf16 values 24.2.
+//         word, before coding, and the counters: at most k/4 words in two rounds, for
+//         k >= 512 ceil(log2 P). With coded indices a pair of 1 % takes 40.2 bits
+//         instead of 64, with bf16 values 24.2.
 // Bound   the busiest rank sends at most 4k words, on any input, counters and headers
 //         apart:
 //         - exchange: no rank selects more than k coordinates (what a compressor gives
@@ -220,8 +221,7 @@ class Knot final : public Collective {
   const std::string schedule_;
   const double survive_;
   std::uint64_t step_ = 0;
-  std::uint64_t quota_ =
-      0;  // what to send at most, where survive_ is set; 0 before the first
+  std::uint64_t quota_ = 0;  // what to send at most, where survive_ is set and once known
 
   Exchange exchange_;
   Agreement agreement_;

@@ -30,7 +30,7 @@
 //           reached, so a cold start, in which debts grow fast, does not select ten times
 //           k.
 //         - The published code corrects thresholds with constants for each workload: they
-//           are workload=vgg|lstm|bert. Ours (any) keeps the count within two percent.
+//           are workload=vgg|lstm|bert. Ours (any) corrects beyond two percent of k.
 //         - Cuts are averaged in 64 bits, need neither P selected coordinates nor any,
 //           and are checked: sorted, and covering the vector.
 //         - When a reused threshold chooses more than k, every owner keeps its largest,
