@@ -37,6 +37,25 @@ class DisagreementError : public LinkError {
   using LinkError::LinkError;
 };
 
+/// A file that was to be read is missing, cut short, or not what it should be. The sentence
+/// names the file, what it has and what it should have.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The disk refused: no room, no right, or broken. What was stored before is untouched.
+class StorageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// There is no checkpoint that can be gone on from. The sentence says what was found.
+class NoCheckpointError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A bug of the caller's or of ours: a promise of an interface was broken. The sentence
 /// has the values.
 class ContractError : public Error {

@@ -15,8 +15,11 @@ enum ExitCode : int {
   kBadUsage = 2,
   kRanksDisagree = 64,
   kBadData = 65,
+  kNoCheckpoint = 66,
   kBug = 70,
+  kDiskFailed = 74,
   kPeerLost = 75,
+  kPreempted = 85,
 };
 
 void add_list(CLI::App& app, int& exit_code);

@@ -84,6 +84,12 @@ int run(int argc, char** argv) {
     return complain(error.what(), kRanksDisagree);
   } catch (const LinkError& error) {
     return complain(error.what(), kPeerLost);
+  } catch (const DataError& error) {
+    return complain(error.what(), kBadData);
+  } catch (const NoCheckpointError& error) {
+    return complain(error.what(), kNoCheckpoint);
+  } catch (const StorageError& error) {
+    return complain(error.what(), kDiskFailed);
   } catch (const std::exception& error) {
     return complain(error.what(), kBug);
   }
