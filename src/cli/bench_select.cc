@@ -13,6 +13,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "core/merge.h"
+#include "core/select.h"
 #include "engine/bucket.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
@@ -84,6 +85,28 @@ bool is_exact(std::span<const float> before, std::span<const float> grad, std::s
                      [&](std::uint32_t i) { return magnitudes[i] >= *kth; });
 }
 
+/// What exdyna and micro do on each step, as one of four ranks: fold everything, select in
+/// a quarter of it by a threshold. Not a compressor of the catalog, for it sees a part.
+class PartitionScan final : public Compressor {
+ public:
+  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+              Sparse& out) override {
+    const std::size_t part = acc.size() / 4;
+    const bool well = core::fold(acc.subspan(part), grad.subspan(part));
+    return scan_->select(acc.first(part), grad.first(part), k / 4, out) && well;
+  }
+
+ private:
+  std::unique_ptr<Compressor> scan_ = make_compressor({"reuse", {}}, Layout::flat(0));
+};
+
+constexpr const char* kPartitionScan = "partition-scan";
+
+std::unique_ptr<Compressor> make_local(const std::string& name, std::size_t n) {
+  if (name == kPartitionScan) return std::make_unique<PartitionScan>();
+  return make_compressor(Spec::parse(name), bench_layout(n));
+}
+
 struct Times {
   std::vector<double> add;
   std::vector<double> copy;
@@ -91,7 +114,7 @@ struct Times {
 
 Json measure(const Workbench& bench, const std::string& name, int steps, Times& times,
              std::vector<float>& twin) {
-  const auto pick = make_compressor(Spec::parse(name), bench_layout(twin.size()));
+  const auto pick = make_local(name, twin.size());
   std::vector<float> debt = bench.settled();
   Sparse sent;
   int step = kSettlingSteps;
@@ -125,6 +148,7 @@ Json measure(const Workbench& bench, const std::string& name, int steps, Times& 
 std::vector<std::string> all_compressors() {
   std::vector<std::string> names;
   for (const CompressorEntry& entry : compressors()) names.emplace_back(entry.name);
+  names.emplace_back(kPartitionScan);
   return names;
 }
 
@@ -132,8 +156,7 @@ Json run_select(const Options& options) {
   options.problem.check();
   const std::vector<std::string> names = expand(options.compressors, all_compressors());
   for (const std::string& name : names)
-    make_compressor(Spec::parse(name),
-                    Layout::flat(1));  // a bad name ends it before the work
+    make_local(name, 1);  // a bad name ends it before the work
   const Workbench bench(options.problem);
   std::vector<float> twin = bench.settled();
   Times times;
@@ -209,7 +232,8 @@ void add_bench_select(CLI::App& bench, int&) {
       "select", "A local step of each compressor against a plain r[i] += g[i]");
   options->problem.add_to(*command, 1 << 25);
   command
-      ->add_option("--compressor", options->compressors, "Names with parameters, or all")
+      ->add_option("--compressor", options->compressors,
+                   "Names with parameters, partition-scan, or all")
       ->capture_default_str();
   add_steps(*command, options->steps);
   command->callback([options] {

@@ -165,9 +165,12 @@ void Courier::finish_receive(int from) {
   wait(oldest);
 }
 
-void Courier::flush() {
-  for (const Pending message : sends_) wait(message);
-  sends_.clear();
+void Courier::flush_but(std::size_t latest) {
+  while (sends_.size() > latest) {
+    const Pending oldest = sends_.front();
+    sends_.pop_front();
+    wait(oldest);
+  }
 }
 
 void Courier::read(const Message& message, int from, int to, Region region,

@@ -89,8 +89,9 @@ class Courier {
   /// one rank finish in the order they were started.
   void start_receive(int from, Message& message, std::size_t limit);
   void finish_receive(int from);
-  /// Waits until everything that was sent has been taken.
-  void flush();
+  /// Waits until everything that was sent has been taken, or all but the `latest` sends.
+  void flush() { flush_but(0); }
+  void flush_but(std::size_t latest);
 
   /// Replaces `pairs` with what `message`, made by rank `from` for `to`, holds.
   void read(const Message& message, int from, int to, Region region, std::uint64_t most,
@@ -136,7 +137,7 @@ class Courier {
   bool folded_ = false;  // this rank's debt has the step's gradient in it
 
   Sparse positions_;  // where messages of positions alone are read to
-  std::vector<Pending> sends_;
+  std::deque<Pending> sends_;
   std::vector<std::deque<Pending>> receives_;  // by rank of the sender
 };
 

@@ -7,8 +7,9 @@
 //   allgather        P-1 hops; the regions' messages are passed on as they are
 //   settle           nothing is owed, but what rounding took off
 //
-// Cost    2(P-1) alpha + 2n(P-1)/P beta a rank, beta per 32-bit word; half the words with
-//         bf16.
+// Cost    2(P-1) S alpha + 2n(P-1)/P beta a rank, beta per 32-bit word, where a region is
+//         cut into S segments of 2^20 values: adding one hides behind the next one's way.
+//         Half the words with bf16.
 // Owes    nothing with f32 values. With rounded ones each rank owes the error of each
 //         message it made: of the partial sums it passed on and of the region it finished.
 //         A rank makes one message of each region, so its debt is as long as the vector.
@@ -36,7 +37,10 @@ class Dense final : public Collective {
   Dense(Transport& link, Params& params)
       : courier_(link, "dense", params),
         native_(params.choice("via", {"own", "native"},
-                              "our ring, or the transport's own allreduce") == "native") {
+                              "our ring, or the transport's own allreduce") == "native"),
+        segment_(static_cast<std::uint64_t>(
+            params.integer("segment", 1 << 20, 1, 1 << 30,
+                           "values in one message of the ring, about"))) {
     if (native_ && courier_.values() != core::Values::f32)
       throw ConfigError(
           "dense:via=native sums f32 values only; take via=own for others.");
@@ -50,13 +54,14 @@ class Dense final : public Collective {
     if (native) {
       if (!all_finite(x)) courier_.report_sick();
     } else {
+      cut(x.size());
       reduce_scatter(x);
       finish_own_region(x);
-      allgather(x.size());
+      allgather(x, /*read_at_once=*/acc.empty());
     }
     if (!courier_.finite()) return courier_.undo(acc, grad);
     settle_all(acc, x);
-    write(x, native, sum);
+    write(x, /*whole=*/native || acc.empty() || courier_.size() == 1, sum);
     return {.count = sum.size(), .index = {}, .paid = {}};
   }
 
@@ -84,49 +89,104 @@ class Dense final : public Collective {
     return work_;
   }
 
+  // The regions in segments, so that one is added up and passed on
+  // while the next is on the link. Every region has as many, whatever its own length.
+  void cut(std::size_t n) {
+    const std::uint64_t longest = equal_region(n, courier_.size(), 0).size();
+    segments_ =
+        static_cast<int>(std::max<std::uint64_t>((longest + segment_ - 1) / segment_, 1));
+    sent_.resize(at(2 * segments_));
+    received_.resize(at(segments_));
+    messages_.resize(at(courier_.size() * segments_));
+  }
+
+  std::span<float> segment_of(std::span<float> x, int part, int segment) const {
+    const std::span<float> region = region_of(x, part);
+    const Region piece = equal_region(region.size(), segments_, segment);
+    return region.subspan(piece.begin, piece.size());
+  }
+
   // Region j sets out from rank j and is complete when it has come to rank j-1. Once
   // passed on, a region of x holds the error that this rank made in passing it on.
   void reduce_scatter(std::span<float> x) {
     courier_.enter("reduce-scatter");
-    const int left = courier_.neighbour(-1);
-    for (int hop = 0; hop < courier_.size() - 1; ++hop) {
-      const std::span<float> outgoing = region_of(x, courier_.neighbour(-hop));
-      const std::span<float> incoming = region_of(x, courier_.neighbour(-hop - 1));
-      courier_.start_receive(left, received_,
-                             courier_.limit(incoming.size(), incoming.size()));
-      courier_.code_dense(outgoing, courier_.neighbour(+1), sent_, error_);
-      std::copy(error_.begin(), error_.end(), outgoing.begin());
-      courier_.start_send(courier_.neighbour(+1), sent_);
-      courier_.finish_receive(left);
-      courier_.read_dense(received_, left, courier_.rank(), incoming, /*add=*/true);
-      courier_.flush();
-    }
+    const int hops = courier_.size() - 1;
+    for (int s = 0; s < segments_ && hops > 0; ++s) expect_partial(x, 0, s);
+    for (int s = 0; s < segments_ && hops > 0; ++s) pass_partial(x, 0, s);
+    for (int hop = 0; hop < hops; ++hop)
+      for (int s = 0; s < segments_; ++s) {
+        courier_.finish_receive(courier_.neighbour(-1));
+        courier_.read_dense(received_[at(s)], courier_.neighbour(-1), courier_.rank(),
+                            segment_of(x, courier_.neighbour(-hop - 1), s), /*add=*/true);
+        if (hop + 1 == hops) continue;
+        expect_partial(x, hop + 1, s);
+        pass_partial(x, hop + 1, s);
+      }
+  }
+
+  void expect_partial(std::span<float> x, int hop, int segment) {
+    const std::size_t size = segment_of(x, courier_.neighbour(-hop - 1), segment).size();
+    courier_.start_receive(courier_.neighbour(-1), received_[at(segment)],
+                           courier_.limit(size, size));
+  }
+
+  // Two hops' messages may be on their way at once, never three.
+  void pass_partial(std::span<float> x, int hop, int segment) {
+    const std::span<float> outgoing = segment_of(x, courier_.neighbour(-hop), segment);
+    Message& message = sent_[at(hop % 2 * segments_ + segment)];
+    courier_.flush_but(at(2 * segments_ - 1));
+    courier_.code_dense(outgoing, courier_.neighbour(+1), message, error_);
+    std::copy(error_.begin(), error_.end(), outgoing.begin());
+    courier_.start_send(courier_.neighbour(+1), message);
   }
 
   void finish_own_region(std::span<float> x) {
-    const std::span<float> own = region_of(x, courier_.neighbour(+1));
-    if (!all_finite(own)) courier_.report_sick();
+    const int own = courier_.neighbour(+1);
+    if (!all_finite(region_of(x, own))) courier_.report_sick();
     if (courier_.size() == 1) return;
     courier_.enter("allgather");
-    messages_.resize(at(courier_.size()));
-    courier_.code_dense(own, Courier::kEveryone, messages_[at(courier_.rank())], error_);
-    std::copy(error_.begin(), error_.end(), own.begin());
+    for (int s = 0; s < segments_; ++s) {
+      const std::span<float> segment = segment_of(x, own, s);
+      courier_.code_dense(segment, Courier::kEveryone, finished(courier_.rank(), s),
+                          error_);
+      std::copy(error_.begin(), error_.end(), segment.begin());
+      expect_finished(x, 0, s);
+      courier_.start_send(courier_.neighbour(+1), finished(courier_.rank(), s));
+    }
   }
 
-  // Only passes the messages on: they are read when everyone is known to be well.
-  void allgather(std::size_t n) {
-    const int left = courier_.neighbour(-1);
-    for (int hop = 0; hop < courier_.size() - 1; ++hop) {
-      const int incoming = courier_.neighbour(-hop - 1);
-      const Region region = equal_region(n, courier_.size(), courier_.neighbour(-hop));
-      courier_.start_receive(left, messages_[at(incoming)],
-                             courier_.limit(region.size(), region.size()));
-      courier_.start_send(courier_.neighbour(+1),
-                          messages_[at(courier_.neighbour(-hop))]);
-      courier_.finish_receive(left);
-      courier_.note_health(messages_[at(incoming)]);
-      courier_.flush();
-    }
+  // Passes the messages on as they are. They are read when everyone is known to be well;
+  // where there is no debt to keep, at once.
+  void allgather(std::span<float> x, bool read_at_once) {
+    for (int hop = 0; hop < courier_.size() - 1; ++hop)
+      for (int s = 0; s < segments_; ++s) {
+        const int maker = courier_.neighbour(-hop - 1);
+        courier_.finish_receive(courier_.neighbour(-1));
+        courier_.note_health(finished(maker, s));
+        if (hop + 2 < courier_.size()) {
+          expect_finished(x, hop + 1, s);
+          courier_.start_send(courier_.neighbour(+1), finished(maker, s));
+        }
+        if (read_at_once) read_finished(maker, s, x);
+      }
+    courier_.flush();
+  }
+
+  Message& finished(int maker, int segment) {
+    return messages_[at(maker * segments_ + segment)];
+  }
+
+  void expect_finished(std::span<float> x, int hop, int segment) {
+    const int maker = courier_.neighbour(-hop - 1);
+    const std::size_t size = segment_of(x, (maker + 1) % courier_.size(), segment).size();
+    courier_.start_receive(courier_.neighbour(-1), finished(maker, segment),
+                           courier_.limit(size, size));
+  }
+
+  void read_finished(int maker, int segment, std::span<float> into) {
+    courier_.read_dense(finished(maker, segment), maker, Courier::kEveryone,
+                        segment_of(into, (maker + 1) % courier_.size(), segment),
+                        /*add=*/false);
   }
 
   void settle_all(std::span<float> acc, std::span<const float> x) const {
@@ -138,23 +198,24 @@ class Dense final : public Collective {
     }
   }
 
-  void write(std::span<const float> x, bool native, std::span<float> sum) {
-    if (native || courier_.size() == 1) {
+  void write(std::span<const float> x, bool whole, std::span<float> sum) {
+    if (whole) {
       if (x.data() != sum.data()) std::copy(x.begin(), x.end(), sum.begin());
       return;
     }
-    for (int rank = 0; rank < courier_.size(); ++rank)
-      courier_.read_dense(messages_[at(rank)], rank, Courier::kEveryone,
-                          region_of(sum, (rank + 1) % courier_.size()), /*add=*/false);
+    for (int maker = 0; maker < courier_.size(); ++maker)
+      for (int s = 0; s < segments_; ++s) read_finished(maker, s, sum);
   }
 
   Courier courier_;
   const bool native_;
+  const std::uint64_t segment_;
   std::vector<float> work_;
   std::vector<float> error_;
-  Message sent_;
-  Message received_;
-  std::vector<Message> messages_;  // finished regions, by the rank that finished them
+  int segments_ = 1;
+  std::vector<Message> sent_;      // partial sums, by parity of the hop and segment
+  std::vector<Message> received_;  // partial sums, by segment
+  std::vector<Message> messages_;  // finished segments, by the rank that finished them
 };
 
 }  // namespace
