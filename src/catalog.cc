@@ -46,6 +46,16 @@ constexpr Scheme kSchemes[] = {
 #include "catalog.def"
 };
 
+struct Refused {
+  std::string_view collective;
+  std::string_view compressor;
+  std::string_view reason;
+};
+constexpr Refused kRefused[] = {
+#define REFUSED(...) {__VA_ARGS__},
+#include "catalog.def"
+};
+
 template <typename Line>
 const Line& find(std::span<const Line> table, std::string_view kind,
                  std::string_view name) {
@@ -83,6 +93,18 @@ std::string_view default_compressor(std::string_view collective) {
   for (const Scheme& scheme : schemes())
     if (scheme.name == collective) return scheme.compressor;
   return "topk";
+}
+
+void check_pair(const Spec& compressor, const Spec& collective) {
+  for (const Refused& line : kRefused) {
+    const bool any = line.compressor == "*" && compressor.name != "topk";
+    if (line.collective != collective.name) continue;
+    if (!any && line.compressor != compressor.name) continue;
+    throw ConfigError("The collective " + collective.name +
+                      " cannot work with the compressor " + compressor.name + ": it " +
+                      std::string(line.reason) + ". Leave the compressor out, or take " +
+                      compressor.name + " with the collective knot.");
+  }
 }
 
 std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,

@@ -58,6 +58,10 @@ const Scheme& find_scheme(std::string_view name);
 /// "topk".
 std::string_view default_compressor(std::string_view collective);
 
+/// Throws ConfigError, with the reason and what works instead, where `collective` cannot
+/// do anything with `compressor`.
+void check_pair(const Spec& compressor, const Spec& collective);
+
 /// The makers throw ConfigError for an unknown name (with the nearest) or parameter.
 /// `link` and `pick` must outlive what is made with them.
 std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,

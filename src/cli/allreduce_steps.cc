@@ -50,13 +50,20 @@ void meet(Transport& link) {
   for (int peer = 1; peer < link.size(); ++peer) link.wait(link.send(peer, word));
 }
 
+/// Where several collectives are compared, those that cannot use the compressor asked for
+/// go on with their own; one alone is refused it.
 engine::Recipe recipe(const Options& options, const std::string& collective) {
   const Spec spec = Spec::parse(collective);
-  const std::string_view own = default_compressor(spec.name);
-  return {{"residual", {}},
-          Spec::parse(options.compressor.empty() ? own
-                                                 : std::string_view(options.compressor)),
-          spec};
+  const Spec own = Spec::parse(default_compressor(spec.name));
+  if (options.compressor.empty()) return {{"residual", {}}, own, spec};
+  const Spec asked = Spec::parse(options.compressor);
+  try {
+    check_pair(asked, spec);
+  } catch (const ConfigError&) {
+    if (options.collectives.size() == 1 && options.collectives[0] == collective) throw;
+    return {{"residual", {}}, own, spec};
+  }
+  return {{"residual", {}}, asked, spec};
 }
 
 /// The law on integer-valued gradients, for which == may be used: what all ranks together no

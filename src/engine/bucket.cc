@@ -45,6 +45,7 @@ Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int 
       pick_(std::make_unique<TimedCompressor>(make_compressor(recipe.compressor, layout),
                                               *channel_)),
       collective_(make_collective(recipe.collective, *channel_, *pick_, layout)) {
+  check_pair(recipe.compressor, recipe.collective);
   memory_ = make_memory(recipe.memory, layout);
   if (!collective_->owes() && memory_->only_owes()) memory_.reset();
 }
