@@ -17,6 +17,7 @@ Pipeline::~Pipeline() {
     dropped.swap(tasks_);
   }
   work_.notify_one();
+  dropped.clear();
   thread_.join();
 }
 
