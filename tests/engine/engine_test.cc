@@ -8,7 +8,6 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <mutex>
@@ -16,6 +15,7 @@
 
 #include "core/random.h"
 #include "engine/bucket.h"
+#include "engine/small_model.h"
 #include "ranks.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
@@ -23,57 +23,14 @@
 namespace topknot {
 namespace {
 
-using topknot::testing::run;
-using topknot::testing::run_to_the_end;
-
-Layout model() {
-  return {{{"conv1.weight", 0, {8, 3, 3, 3}},
-           {"conv1.bias", 0, {8}},
-           {"conv2.weight", 0, {16, 8, 3}},
-           {"norm.weight", 0, {16}},
-           {"fc.weight", 0, {10, 40}},
-           {"fc.bias", 0, {10}}}};
-}
-
-EngineOptions options(std::string_view scheme, std::uint64_t bucket_bytes = 1700) {
-  EngineOptions made;
-  made.scheme = scheme;
-  made.density = 0.1;
-  made.bucket_bytes = bucket_bytes;
-  return made;
-}
-
-/// Whole numbers, so that sums are exact.
-void draw(std::span<float> gradient, int rank, std::uint64_t step,
-          std::size_t parameter) {
-  core::Random random(static_cast<std::uint64_t>(rank) * 10'000 + step * 100 + parameter);
-  for (float& value : gradient) value = std::trunc(10 * random.laplace());
-}
-
-void draw_all(Engine& engine, int rank, std::uint64_t step) {
-  for (std::size_t p = 0; p < model().tensors.size(); ++p)
-    draw(engine.gradient(p), rank, step, p);
-}
-
-/// A step whose gradients become ready in `order`; those not in it never do.
-StepReport step(Engine& engine, int rank, std::uint64_t number,
-                const std::vector<std::size_t>& order = {5, 4, 3, 2, 1, 0}) {
-  engine.begin(0.1);
-  for (const std::size_t p : order) {
-    draw(engine.gradient(p), rank, number, p);
-    engine.ready(p);
-  }
-  return engine.finish();
-}
-
-std::vector<float> means(Engine& engine) {
-  std::vector<float> all;
-  for (std::size_t p = 0; p < model().tensors.size(); ++p) {
-    const auto mean = engine.gradient(p);
-    all.insert(all.end(), mean.begin(), mean.end());
-  }
-  return all;
-}
+using testing::draw;
+using testing::draw_all;
+using testing::means;
+using testing::model;
+using testing::options;
+using testing::run;
+using testing::run_to_the_end;
+using testing::step;
 
 std::vector<float> debt(Engine& engine, const std::string& parameter) {
   State state;
@@ -389,10 +346,10 @@ TEST(Engine, HidesCommunicationBehindTheCaller) {
     EXPECT_EQ(late.exposed_seconds, late.busy_seconds);
     EXPECT_EQ(late.overlap, 0);
 
+    const int target = waits + static_cast<int>(late.buckets[0].seconds);
     engine.begin();
     engine.ready(1);
     // Backward of "a", for as long as it takes to reduce "b".
-    const int target = waits.load() + static_cast<int>(late.buckets[0].seconds);
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (waits < target && std::chrono::steady_clock::now() < give_up)
       std::this_thread::yield();
