@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "topknot/collective.h"
@@ -21,8 +23,18 @@ class Memory {
   /// Called when the reduce has gone through, with what came of it. Not called for a step
   /// that was not finite: then what before() did to anything but `grad` must not count.
   virtual void after(const Reduced& reduced) = 0;
+  /// The step that after() was called for is not applied after all, on any rank: its mean,
+  /// as long as the bucket, is owed again. Every rank takes its share, so that together
+  /// they owe the sum.
+  virtual void owe_again(std::span<const float> mean) {
+    const std::span<float> owed = debt();
+    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += mean[i];
+  }
   /// Whether it only keeps the debt, so that it has nothing to do where nothing is owed.
   virtual bool only_owes() const noexcept { return true; }
+
+  /// The bytes it keeps for its coordinates.
+  virtual std::uint64_t bytes() const noexcept = 0;
 
   /// Visits what is kept from step to step: the debt, and whatever else.
   virtual void visit_state(StateVisitor& visitor) = 0;

@@ -2,11 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace topknot {
+
+/// State outside the objects that keep it: a flat list of named values, as a checkpoint
+/// stores it. Keys are "<parameter>/<part>.<field>", as in "conv1.weight/memory.debt".
+struct State {
+  using Value = std::variant<float, double, std::int64_t, std::uint64_t,
+                             std::vector<std::uint64_t>, std::vector<float>>;
+  std::map<std::string, Value, std::less<>> values;
+
+  friend bool operator==(const State&, const State&) = default;
+};
 
 /// Goes through what an object keeps from step to step. The same walk saves and loads: a
 /// visitor that saves reads each field, one that loads writes it, so the two cannot differ.

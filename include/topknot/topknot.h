@@ -3,6 +3,7 @@
 
 /// Topknot: sparse allreduce for data-parallel training over slow networks. Start here.
 ///
+///   engine.h       gradients in, their mean out, while backward goes on: for training loops
 ///   catalog.h      make a compressor, memory or collective by name: "oktopk:tau=64"
 ///   collective.h   Collective::reduce, and the law that every algorithm keeps
 ///   compressor.h   Compressor::select: which coordinates are worth sending
@@ -12,6 +13,7 @@
 #include "topknot/catalog.h"     // IWYU pragma: export
 #include "topknot/collective.h"  // IWYU pragma: export
 #include "topknot/compressor.h"  // IWYU pragma: export
+#include "topknot/engine.h"      // IWYU pragma: export
 #include "topknot/error.h"       // IWYU pragma: export
 #include "topknot/layout.h"      // IWYU pragma: export
 #include "topknot/memory.h"      // IWYU pragma: export

@@ -17,6 +17,8 @@ struct StepTrace {
   double select_seconds = 0;  ///< inside the compressor
   double wait_seconds = 0;    ///< inside Transport::wait
   double seconds = 0;         ///< the whole step
+  double ready = 0;  ///< when its last gradient came, by the channel's clock; or 0
+  double start = 0;  ///< when its step began, by the same clock
 };
 
 }  // namespace topknot

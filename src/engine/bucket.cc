@@ -80,8 +80,13 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
   trace.sent_messages = traffic_->messages() - before.messages();
   trace.select_seconds = pick_->seconds;
   trace.wait_seconds = traffic_->wait_seconds - before.wait_seconds;
+  trace.start = start;
   trace.seconds = channel_->now() - start;
   return trace;
+}
+
+void Bucket::take_back(std::span<const float> mean) {
+  if (memory_ && collective_->owes()) memory_->owe_again(mean);
 }
 
 void Bucket::save(State& state) {

@@ -39,12 +39,19 @@ class Bucket {
   StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
                  double learning_rate = 1);
 
+  /// The last step was finite here but is not to be applied: what it agreed on is owed
+  /// again. `mean` is the whole of it. Where nothing can be owed it is dropped.
+  void take_back(std::span<const float> mean);
+
   /// What the bucket keeps from step to step, out of it and into it.
   void save(State& state);
   void load(const State& state);
 
   /// What this rank has sent so far.
   const Traffic& traffic() const noexcept { return *traffic_; }
+
+  /// The bytes kept for its coordinates from step to step.
+  std::uint64_t memory_bytes() const { return memory_ ? memory_->bytes() : 0; }
 
   /// What this rank owes.
   std::span<const float> debt() const {

@@ -52,11 +52,11 @@ Rule Rule::parse(std::string_view text) {
 }
 
 std::vector<Group> sort_by_density(const Layout& layout, const std::vector<Rule>& rules,
-                                   double density) {
+                                   double density, bool dense_vectors) {
   const auto density_of = [&](const Tensor& tensor) {
     for (const Rule& rule : rules)
       if (matches(rule.glob, tensor.name)) return rule.density;
-    return tensor.shape.size() <= 1 ? 1.0 : density;
+    return dense_vectors && tensor.shape.size() <= 1 ? 1.0 : density;
   };
   std::map<double, std::vector<std::size_t>> sorted;
   for (std::size_t i = 0; i < layout.tensors.size(); ++i)

@@ -33,9 +33,9 @@ struct Group {
 };
 
 /// Sorts tensors by density: by the first rule that matches; else tensors of one dimension,
-/// biases and norms, go dense, being few and touchy; else by `density`. The dense group, if
-/// there is one, comes last, for it is fused into one bucket.
+/// biases and norms, go dense where `dense_vectors`, being few and touchy; else by
+/// `density`. The dense group, if there is one, comes last.
 std::vector<Group> sort_by_density(const Layout& layout, const std::vector<Rule>& rules,
-                                   double density);
+                                   double density, bool dense_vectors = true);
 
 }  // namespace topknot::engine

@@ -1,31 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// State outside the objects that keep it: a flat list of named values, as a checkpoint stores
-// it. What belongs to coordinates is cut up by tensor and kept under the parameter's name and
+// What an object keeps, out of it into a State and back. What belongs to coordinates is cut up by tensor and kept under the parameter's name and
 // the offset in it, never under a bucket's number, for buckets are made anew; what belongs to
 // a bucket as a whole (a threshold, a counter) is kept under the name of its first tensor.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "topknot/layout.h"
 #include "topknot/state.h"
 
 namespace topknot::engine {
-
-/// Keys are "<parameter>/<part>.<field>", as in "conv1.weight/memory.debt".
-struct State {
-  using Value = std::variant<float, double, std::int64_t, std::uint64_t,
-                             std::vector<std::uint64_t>, std::vector<float>>;
-  std::map<std::string, Value, std::less<>> values;
-
-  friend bool operator==(const State&, const State&) = default;
-};
 
 /// Writes what it visits into `state`. `part` tells the compressor's fields from the memory's.
 class StateSaver final : public StateVisitor {

@@ -73,6 +73,10 @@ class Dgc final : public Memory {
 
   bool only_owes() const noexcept override { return false; }
 
+  std::uint64_t bytes() const noexcept override {
+    return 3 * debt_.size() * sizeof(float);
+  }
+
   void visit_state(StateVisitor& visitor) override {
     visitor.coordinates("debt", debt_);
     visitor.coordinates("velocity", velocity_);

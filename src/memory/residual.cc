@@ -49,6 +49,8 @@ class Residual final : public Memory {
     if (decay_ != 1) scale(decay_);
   }
 
+  std::uint64_t bytes() const noexcept override { return debt_.size() * sizeof(float); }
+
   void visit_state(StateVisitor& visitor) override {
     visitor.coordinates("debt", debt_);
     visitor.field("last_rate", last_rate_);

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topknot/engine.h"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <numeric>
+
+#include "core/random.h"
+#include "engine/bucket.h"
+#include "engine/small_model.h"
+#include "ranks.h"
+#include "topknot/error.h"
+#include "topknot/schedule.h"
+
+namespace topknot {
+namespace {
+
+using testing::draw;
+using testing::draw_all;
+using testing::means;
+using testing::model;
+using testing::options;
+using testing::run;
+using testing::run_to_the_end;
+using testing::step;
+
+std::vector<float> debt(Engine& engine, const std::string& parameter) {
+  State state;
+  engine.save(state);
+  const auto found = state.values.find(parameter + "/memory.debt");
+  return found == state.values.end() ? std::vector<float>()
+                                     : std::get<std::vector<float>>(found->second);
+}
+
+TEST(Engine, DoesWhatItsBucketsDoForEveryScheme) {
+  for (const Scheme& scheme : schemes())
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      SCOPED_TRACE(std::string(scheme.name) + " on " + std::to_string(ranks));
+      run(ranks, [&](Transport& link) {
+        Engine engine(link, model(), options(scheme.name));
+        const bool dense = scheme.collective.starts_with("dense");
+        const auto& layouts = engine.buckets();
+        ASSERT_EQ(layouts.size(), dense ? 3U : 4U);
+        std::vector<std::unique_ptr<engine::Bucket>> buckets;
+        for (const Layout& layout : layouts) {
+          engine::Recipe recipe = engine::Recipe::of(scheme.name);
+          if (!dense && &layout == &layouts.back())
+            recipe.collective = Spec::parse("dense");
+          buckets.push_back(std::make_unique<engine::Bucket>(
+              layout, recipe, link, 100 + static_cast<int>(buckets.size())));
+        }
+        for (std::uint64_t number = 0; number < 4; ++number) {
+          const StepReport report = step(engine, link.rank(), number);
+          EXPECT_TRUE(report.finite);
+          EXPECT_EQ(report.step, number);
+          std::uint64_t sent = 0;
+          for (std::size_t b = 0; b < layouts.size(); ++b) {
+            std::vector<float> x(layouts[b].size());
+            std::vector<std::size_t> inside;
+            for (const Tensor& tensor : layouts[b].tensors) {
+              const Layout whole = model();
+              const auto p = static_cast<std::size_t>(
+                  std::ranges::find(whole.tensors, tensor.name, &Tensor::name) -
+                  whole.tensors.begin());
+              inside.push_back(p);
+              draw(std::span(x).subspan(tensor.offset, tensor.size()), link.rank(),
+                   number, p);
+            }
+            const bool last = !dense && b + 1 == layouts.size();
+            const std::uint64_t k = coordinates_for(x.size(), last || dense ? 1 : 0.1);
+            sent += buckets[b]->step(x, k, x, 0.1).sent_bytes;
+            EXPECT_EQ(report.buckets[b].k_wanted, k);
+            for (std::size_t i = 0; i < inside.size(); ++i) {
+              const Tensor& tensor = layouts[b].tensors[i];
+              const auto mean = engine.gradient(inside[i]);
+              EXPECT_TRUE(std::equal(mean.begin(), mean.end(),
+                                     x.begin() + static_cast<long>(tensor.offset)))
+                  << tensor.name;
+            }
+          }
+          EXPECT_EQ(report.sent_bytes, sent);
+        }
+      });
+    }
+}
+
+TEST(Engine, GivesTheSameBitsInWhateverOrderGradientsComeOnWhicheverRank) {
+  run(4, [](Transport& link) {
+    EngineOptions second = options("knot");
+    second.channel = 1;
+    Engine expected(link, model(), options("knot"));
+    Engine engine(link, model(), second);
+    core::Random random(static_cast<std::uint64_t>(link.rank()));
+    std::vector<std::size_t> order = {0, 1, 2, 3, 4, 5};
+    for (std::uint64_t number = 0; number < 20; ++number) {
+      for (std::size_t i = order.size(); i > 1; --i)
+        std::swap(order[i - 1], order[random.bits() % i]);
+      step(expected, link.rank(), number);
+      step(engine, link.rank(), number, order);
+      EXPECT_EQ(means(engine), means(expected));
+    }
+  });
+}
+
+TEST(Engine, TakesWhatNeverBecameReadyAsItIs) {
+  run(2, [](Transport& link) {
+    Engine engine(link, model(), options("dense"));
+    step(engine, link.rank(), 0);
+    // conv1.weight is unused on all ranks, conv2.weight on one; fc.bias is only written.
+    engine.begin();
+    if (link.rank() == 0) {
+      std::ranges::fill(engine.gradient(2), 4.0F);
+      engine.ready(2);
+    }
+    std::ranges::fill(engine.gradient(5), 3.0F);
+    engine.finish();
+    for (const float value : engine.gradient(0)) EXPECT_EQ(value, 0);
+    for (const float value : engine.gradient(2)) EXPECT_EQ(value, 2);
+    for (const float value : engine.gradient(5)) EXPECT_EQ(value, 3);
+  });
+}
+
+TEST(Engine, KeepsGradientsInPlaceAlignedByBucket) {
+  run(1, [](Transport& link) {
+    Engine engine(link, model(), options("knot", 0));
+    ASSERT_EQ(engine.buckets().size(), 2U);
+    float* const first = engine.gradient(0).data();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 64, 0U);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(engine.gradient(1).data()) % 64, 0U);
+    EXPECT_EQ(engine.gradient(2).data(), first + 8 * 27);
+    step(engine, 0, 0);
+    EXPECT_EQ(engine.gradient(0).data(), first);
+  });
+}
+
+TEST(Engine, ObeysRulesAndOverrides) {
+  run(2, [](Transport& link) {
+    EngineOptions made = options("oktopk", 0);
+    made.rules = {"fc.*=dense", "conv2*=0.5"};
+    made.collective = "topka";
+    made.compressor = "topk";
+    made.dense_vectors = false;
+    Engine engine(link, model(), made);
+    ASSERT_EQ(engine.buckets().size(), 3U);
+    EXPECT_EQ(engine.buckets()[0].tensors.front().name, "conv2.weight");
+    EXPECT_EQ(engine.buckets()[2].tensors.front().name, "fc.weight");
+    const StepReport report = step(engine, link.rank(), 0);
+    EXPECT_EQ(report.buckets[0].k_selected, 192U);
+    EXPECT_EQ(report.buckets[1].k_selected, 24U);
+    EXPECT_EQ(report.buckets[2].count, 410U);
+    EXPECT_EQ(report.k_wanted, 192U + 24U + 410U);
+  });
+}
+
+TEST(Engine, SendsAllDuringADenseWarmUpAndThenKOfEveryScheme) {
+  for (const Scheme& scheme : schemes()) {
+    SCOPED_TRACE(scheme.name);
+    run(3, [&](Transport& link) {
+      EngineOptions made = options(scheme.name);
+      made.schedule = "dense:steps=2";
+      made.memory = "residual";
+      Engine engine(link, model(), made);
+      for (std::uint64_t number = 0; number < 4; ++number) {
+        const StepReport report = step(engine, link.rank(), number);
+        EXPECT_TRUE(report.finite);
+        EXPECT_EQ(report.k_wanted == 1034U,
+                  number < 2 || scheme.collective.starts_with("dense"));
+        if (number >= 2) continue;
+        for (std::size_t p = 0; p < model().tensors.size(); ++p) {
+          std::vector<float> sum(engine.gradient(p).size());
+          std::vector<float> one(sum.size());
+          for (int rank = 0; rank < 3; ++rank) {
+            draw(one, rank, number, p);
+            for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
+          }
+          const auto mean = engine.gradient(p);
+          for (std::size_t i = 0; i < sum.size(); ++i)
+            ASSERT_EQ(mean[i], sum[i] / 3.0F) << p << " " << i;
+        }
+      }
+    });
+  }
+}
+
+TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
+  for (const Scheme& scheme : schemes()) {
+    if (scheme.memory != "residual") continue;
+    SCOPED_TRACE(scheme.name);
+    std::mutex mutex;
+    std::vector<double> due(400);   // of fc.weight, all ranks: owed and drawn
+    std::vector<double> owed(400);  // afterwards
+    run(4, [&](Transport& link) {
+      Engine engine(link, model(), options(scheme.name));
+      const auto add = [&](std::span<const float> x, std::vector<double>& sum) {
+        const std::scoped_lock lock(mutex);
+        for (std::size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
+      };
+      step(engine, link.rank(), 0);
+      const std::vector<float> before = debt(engine, "fc.weight");
+      const std::vector<float> second = debt(engine, "conv2.weight");
+      const std::vector<float> third = debt(engine, "conv1.weight");
+      ASSERT_EQ(before.size(), 400U);
+
+      engine.begin();
+      draw_all(engine, link.rank(), 1);
+      add(before, due);
+      add(engine.gradient(4), due);
+      if (link.rank() == 2)
+        engine.gradient(2)[7] = std::numeric_limits<float>::quiet_NaN();
+      const StepReport report = engine.finish();
+      EXPECT_FALSE(report.finite);
+      EXPECT_TRUE(report.buckets[0].finite);
+      EXPECT_FALSE(report.buckets[1].finite);
+      EXPECT_FALSE(report.buckets[2].finite);
+      EXPECT_GT(report.buckets[1].sent_messages, 0U);
+      EXPECT_EQ(report.buckets[2].sent_messages, 0U);
+      for (const float value : means(engine)) EXPECT_EQ(value, 0);
+      add(debt(engine, "fc.weight"), owed);
+      EXPECT_EQ(debt(engine, "conv2.weight"), second);
+      EXPECT_EQ(debt(engine, "conv1.weight"), third);
+      EXPECT_TRUE(step(engine, link.rank(), 2).finite);
+    });
+    EXPECT_EQ(owed, due);
+  }
+}
+
+TEST(Engine, ForgetsWithAMemoryThatForgets) {
+  run(2, [](Transport& link) {
+    EngineOptions made = options("topka", 1700);
+    made.memory = "none";
+    Engine engine(link, model(), made);
+    engine.begin();
+    draw_all(engine, link.rank(), 0);
+    engine.gradient(0)[0] = std::numeric_limits<float>::infinity();
+    EXPECT_FALSE(engine.finish().finite);
+    engine.begin();
+    EXPECT_TRUE(engine.finish().finite);
+    for (const float value : means(engine)) EXPECT_EQ(value, 0);
+  });
+}
+
+TEST(Engine, GoesOnFromASavedStateBitForBitForEveryScheme) {
+  for (const Scheme& scheme : schemes()) {
+    SCOPED_TRACE(scheme.name);
+    run(3, [&](Transport& link) {
+      EngineOptions made = options(scheme.name);
+      made.schedule = "exponential:stages=3,period=2";
+      Engine engine(link, model(), made);
+      for (std::uint64_t number = 0; number < 5; ++number)
+        step(engine, link.rank(), number);
+      State state;
+      engine.save(state);
+      made.channel = 1;
+      Engine resumed(link, model(), made);
+      resumed.load(state);
+      EXPECT_EQ(resumed.steps(), 5U);
+      for (std::uint64_t number = 5; number < 10; ++number) {
+        EXPECT_EQ(step(engine, link.rank(), number).k_wanted,
+                  step(resumed, link.rank(), number).k_wanted);
+        EXPECT_EQ(means(engine), means(resumed));
+      }
+    });
+  }
+}
+
+TEST(Engine, KeepsDebtsWhenBucketsAreMadeAnew) {
+  for (const Scheme& scheme : schemes()) {
+    SCOPED_TRACE(scheme.name);
+    run(3, [&](Transport& link) {
+      Engine engine(link, model(), options(scheme.name));
+      for (std::uint64_t number = 0; number < 5; ++number)
+        step(engine, link.rank(), number);
+      State state;
+      engine.save(state);
+      EngineOptions made = options(scheme.name, 0);
+      made.channel = 1;
+      Engine other(link, model(), made);
+      other.load(state);
+      for (const Tensor& tensor : model().tensors)
+        EXPECT_EQ(debt(other, tensor.name), debt(engine, tensor.name)) << tensor.name;
+      for (std::uint64_t number = 5; number < 10; ++number)
+        EXPECT_TRUE(step(other, link.rank(), number).finite);
+    });
+  }
+}
+
+/// Passes everything on to another channel. What it does on wait() is its owner's choice.
+class Watched final : public Transport {
+ public:
+  Watched(std::unique_ptr<Transport> owned, Transport& link,
+          std::function<void()> on_wait, std::function<double()> clock)
+      : owned_(std::move(owned)),
+        link_(link),
+        on_wait_(std::move(on_wait)),
+        clock_(std::move(clock)) {}
+
+  int rank() const noexcept override { return link_.rank(); }
+  int size() const noexcept override { return link_.size(); }
+  Pending send(int to, std::span<const std::byte> bytes) override {
+    return link_.send(to, bytes);
+  }
+  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
+    return link_.recv(from, into, limit);
+  }
+  void wait(Pending message) override {
+    on_wait_();
+    link_.wait(message);
+  }
+  bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
+  double now() const noexcept override { return clock_(); }
+  std::unique_ptr<Transport> channel(int id) override {
+    auto made = link_.channel(id);
+    Transport& link = *made;
+    return std::make_unique<Watched>(std::move(made), link, on_wait_, clock_);
+  }
+
+ private:
+  std::unique_ptr<Transport> owned_;
+  Transport& link_;
+  std::function<void()> on_wait_;
+  std::function<double()> clock_;
+};
+
+TEST(Engine, HidesCommunicationBehindTheCaller) {
+  // The clock goes on by one with every wait and never otherwise, so all times are exact.
+  run(2, [](Transport& link) {
+    std::atomic<int> waits = 0;
+    const auto clock = [&] { return static_cast<double>(waits); };
+    Watched watched(
+        nullptr, link, [&] { ++waits; }, clock);
+    const Layout two = {{{"a", 0, {10, 10}}, {"b", 0, {10, 10}}}};
+    Engine engine(watched, two, options("dense", 400));
+    ASSERT_EQ(engine.buckets().size(), 2U);
+
+    engine.begin();
+    const StepReport late = engine.finish();
+    ASSERT_GT(late.busy_seconds, 0);
+    EXPECT_EQ(late.exposed_seconds, late.busy_seconds);
+    EXPECT_EQ(late.overlap, 0);
+
+    const int target = waits + static_cast<int>(late.buckets[0].seconds);
+    engine.begin();
+    engine.ready(1);
+    // Backward of "a", for as long as it takes to reduce "b".
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (waits < target && std::chrono::steady_clock::now() < give_up)
+      std::this_thread::yield();
+    ASSERT_EQ(waits, target) << "no bucket set out before finish()";
+    engine.ready(0);
+    while (waits < target + 1) std::this_thread::yield();
+    const StepReport report = engine.finish();
+    EXPECT_LT(report.exposed_seconds, report.buckets[1].seconds);
+    EXPECT_GE(report.overlap, 0.5);
+    EXPECT_LE(report.buckets[0].ready, report.buckets[0].start);
+    EXPECT_GE(report.buckets[1].start,
+              report.buckets[0].start + report.buckets[0].seconds);
+    EXPECT_EQ(report.seconds, report.busy_seconds);
+  });
+}
+
+TEST(Engine, LetsNoBucketOvertake) {
+  run(1, [](Transport& link) {
+    Engine engine(link, model(), options("knot"));
+    engine.begin();
+    for (const std::size_t p : {0, 1, 2, 3, 5}) engine.ready(p);
+    // All but the first bucket are complete, and none of them has been touched.
+    std::ranges::fill(engine.gradient(4), 1.0F);
+    engine.ready(4);
+    const StepReport report = engine.finish();
+    for (std::size_t b = 1; b < report.buckets.size(); ++b) {
+      EXPECT_LT(report.buckets[b].ready, report.buckets[0].ready);
+      EXPECT_GE(report.buckets[b].start, report.buckets[b - 1].start);
+    }
+  });
+}
+
+TEST(Engine, SaysInFinishWhatTheCommunicationThreadMetWith) {
+  const auto errors = run_to_the_end(3, [](Transport& link) {
+    int left = 12;
+    Watched watched(
+        nullptr, link,
+        [&] {
+          if (link.rank() == 1 && --left == 0) throw LinkError(2, "the cable is cut");
+        },
+        [&] { return link.now(); });
+    Engine engine(watched, model(), options("knot"));
+    try {
+      for (std::uint64_t number = 0;; ++number) step(engine, link.rank(), number);
+    } catch (const LinkError&) {
+      EXPECT_EQ(debt(engine, "fc.weight").size(), 400U);  // what is owed can be saved
+      EXPECT_THROW(engine.begin(), LinkError);
+      throw;
+    }
+  });
+  for (const std::exception_ptr& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THROW(std::rethrow_exception(error), LinkError);
+  }
+}
+
+TEST(Engine, EndsInTheMiddleOfAStep) {
+  LinkOptions short_wait;
+  short_wait.timeout = 5;
+  run_to_the_end(
+      3,
+      [](Transport& link) {
+        Engine engine(link, model(), options("oktopk"));
+        step(engine, link.rank(), 0);
+        engine.begin();
+        for (std::size_t p = 6; p-- > 0;)
+          if (link.rank() == 0 || p > 2) engine.ready(p);
+        if (link.rank() == 1) throw std::runtime_error("backward failed");
+        if (link.rank() == 2) engine.finish();
+      },
+      short_wait);
+}
+
+TEST(Engine, RefusesCallsOutOfTurn) {
+  run(1, [](Transport& link) {
+    Engine engine(link, model(), options("knot"));
+    EXPECT_THROW(engine.ready(0), ContractError);
+    EXPECT_THROW(engine.finish(), ContractError);
+    engine.begin();
+    State state;
+    EXPECT_THROW(engine.begin(), ContractError);
+    EXPECT_THROW(engine.save(state), ContractError);
+    EXPECT_THROW(engine.load(state), ContractError);
+    engine.ready(0);
+    EXPECT_THROW(engine.ready(0), ContractError);
+    EXPECT_THROW(engine.ready(6), ContractError);
+    EXPECT_THROW(engine.gradient(6), ContractError);
+    EXPECT_TRUE(engine.finish().finite);
+  });
+}
+
+TEST(Engine, RefusesOptionsThatCannotBe) {
+  run(1, [](Transport& link) {
+    const auto refuses = [&](auto change) {
+      EngineOptions made;
+      change(made);
+      EXPECT_THROW(Engine(link, model(), made), ConfigError);
+    };
+    refuses([](EngineOptions& o) { o.scheme = "knott"; });
+    refuses([](EngineOptions& o) { o.collective = "ring"; });
+    refuses([](EngineOptions& o) { o.memory = "residual:decai=1"; });
+    refuses([](EngineOptions& o) { o.density = 0; });
+    refuses([](EngineOptions& o) { o.schedule = "cosine"; });
+    refuses([](EngineOptions& o) { o.rules = {"fc"}; });
+  });
+}
+
+TEST(Engine, NeedsNoParameters) {
+  run(2, [](Transport& link) {
+    Engine engine(link, {{{"empty", 0, {0, 3}}}}, {});
+    engine.begin();
+    EXPECT_TRUE(engine.gradient(0).empty());
+    engine.ready(0);
+    EXPECT_TRUE(engine.finish().finite);
+  });
+}
+
+TEST(Engine, TakesAtMostTwiceTheGradientInFurtherMemory) {
+  const std::uint64_t n = 1 << 22;
+  const std::uint64_t gradient = n * sizeof(float);
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  for (const char* scheme : {"knot", "oktopk", "exdyna", "topka"}) {
+    SCOPED_TRACE(scheme);
+    const std::size_t before = in_use();
+    std::barrier everyone(2);
+    run(2, [&](Transport& link) {
+      EngineOptions made = options(scheme, gradient / 4);
+      made.density = 0.01;
+      Layout layout;
+      for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"})
+        layout.tensors.push_back({name, 0, {n / 8, 1}});
+      Engine engine(link, layout, made);
+      core::Random random(static_cast<std::uint64_t>(link.rank()));
+      for (int number = 0; number < 2; ++number) {
+        engine.begin();
+        for (std::size_t p = 0; p < 8; ++p)
+          for (float& value : engine.gradient(p))
+            value = static_cast<float>(random.laplace());
+        engine.finish();
+      }
+      everyone.arrive_and_wait();
+      EXPECT_EQ(engine.memory_bytes(), gradient);
+      if (link.rank() == 0) {
+        EXPECT_LE(in_use() - before, 2 * 3 * gradient);
+      }
+      everyone.arrive_and_wait();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace topknot
