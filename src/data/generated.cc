@@ -60,7 +60,7 @@ class Generated final : public Images {
   Generated(Split split, Params& params)
       : classes_(static_cast<int>(params.integer("classes", 10, 2, 1000, "classes"))),
         size_(static_cast<std::size_t>(
-            params.integer("size", 50'000, 5, 100'000'000,
+            params.integer("size", 50'000, 1, 100'000'000,
                            "images of the training half; the test half has a fifth"))),
         seed_(static_cast<std::uint64_t>(
             params.integer("seed", 1, 0, INT64_MAX, "what the images are drawn from"))),
@@ -71,8 +71,8 @@ class Generated final : public Images {
         noise_(static_cast<float>(
             params.number("noise", 16, 0, 128, "deviation of each pixel, of 255"))) {
     shape_.height = shape_.width =
-        static_cast<std::uint32_t>(params.integer("side", 32, 8, 512, "pixels a side"));
-    if (split == Split::test) size_ /= 5;
+        static_cast<std::uint32_t>(params.integer("side", 32, 4, 512, "pixels a side"));
+    if (split == Split::test) size_ = (size_ + 4) / 5;
     stream_ = core::random_bits(seed_, split == Split::train ? 1 : 2);
     draw_prototypes();
   }
