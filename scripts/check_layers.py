@@ -37,7 +37,7 @@ HOMES = {
     r"xxhash\.h": ["src/core/"],
     r"(CLI|fmt|nlohmann|toml\+\+)/.*": ["src/cli/"],
     r"(torch|c10|ATen)/.*": ["src/train/", "src/transports/c10d.cc"],
-    r"zlib\.h|jpeglib\.h|turbojpeg\.h": ["src/data/"],
+    r"zlib\.h|jpeglib\.h|jerror\.h|turbojpeg\.h": ["src/data/"],
     # The operating system is for whoever talks to networks, files or threads.
     r"(unistd|fcntl|signal|sched|pthread|poll|netdb|ifaddrs|dlfcn)\.h"
     r"|(sys|net|netinet|arpa|linux)/.*": [
