@@ -6,7 +6,7 @@
 //
 //     CheckpointFolder folder(disk(), "out/checkpoints");
 //     folder.take(link);                                    // older runs cannot publish now
-//     Loaded from = folder.load(link, {.model = model});    // to go on
+//     Loaded from = folder.load(link, model);    // to go on
 //     folder.save(link, step, shared, own, {config, model});
 #pragma once
 
@@ -42,7 +42,7 @@ struct Origin {
 
 /// What load() found.
 struct Loaded {
-  Manifest manifest;  ///< step, ranks at the time, origin
+  Manifest manifest;  ///< step, the ranks' files at the time, origin
   Container shared;   ///< rank 0's, as it was saved
   /// This rank's. With another number of ranks, what was marked is folded and nothing else is
   /// there; a rank that nothing falls to has none, which is to be read as zeros.
@@ -89,25 +89,45 @@ class CheckpointFolder {
   std::vector<std::uint64_t> steps() const;
 
  private:
-  struct Found;
+  struct Found {
+    Manifest manifest;
+    std::uint64_t hash =
+        0;  // of the manifest: equal on all ranks that mean the same files
+    Container shared;
+    Container own;
+  };
 
+  std::string path_of(std::string_view name) const {
+    return path_ + "/" + std::string(name);
+  }
+
+  // What rank 0 does alone, in checkpoint_rank0.cc.
   void take_over();
   void require_taken() const;
-  void require_own_line(std::uint64_t step) const;
-  void remove_unfinished();
   std::string begin(std::uint64_t step);
   void publish(const std::string& unfinished, const Manifest& manifest);
-  void prune(std::uint64_t step);
-  std::optional<Found> newest_valid(std::uint64_t below, int rank, int ranks,
+  void prune(const std::vector<std::uint64_t>& before, std::uint64_t step);
+  void abandon();
+  void retire(const std::string& name);
+  void retire_unfinished(const std::string& name);
+  void remove_unfinished(bool of_all_runs);
+
+  // What every rank does, in checkpoint.cc.
+  FileSeal write(const std::string& unfinished, const std::string& name,
+                 const Container& what);
+  std::optional<Found> newest_valid(std::uint64_t at_most, const Transport& link,
                                     std::vector<std::string>& passed_over) const;
-  Found verify(std::uint64_t step, int rank, int ranks) const;
-  std::string path_of(std::string_view name) const;
+  Found verify(std::uint64_t step, const Transport& link) const;
+  Container read(std::uint64_t step, const std::string& name, const FileSeal& seal) const;
+  Container read_own(const Manifest& manifest, const Transport& link) const;
 
   Files& files_;
   const std::string path_;
   const std::size_t keep_;
-  std::string attempt_;    // at rank 0, once taken
-  bool own_line_ = false;  // whether the steps in the folder are this run's own past
+  std::string attempt_;        // at rank 0, once taken
+  bool taken_ = false;         // at every rank
+  bool own_line_ = false;      // whether the steps in the folder are this run's own past
+  std::uint64_t retired_ = 0;  // how many folders were given a name to die under
 };
 
 }  // namespace topknot::store

@@ -118,7 +118,7 @@ class Container {
 
   /// Reads a whole file. Throws DataError, which calls the file `what`, unless it is as
   /// described above, with every array aligned to its element. Takes no more memory than the
-  /// file itself and as much again, and 1 MiB.
+  /// file itself and as much again, and 8 MiB.
   static Container parse(std::vector<std::byte> file, const std::string& what);
 
  private:

@@ -60,6 +60,9 @@ class Files {
 /// The machine's own file system. Any number of threads may use it.
 Files& disk();
 
+/// The folder that a path is in.
+std::string parent_of(const std::string& path);
+
 /// Makes `path` of `pieces`, one after another, and returns when it is on the disk.
 void write_new(Files& files, const std::string& path,
                std::span<const std::span<const std::byte>> pieces);

@@ -33,18 +33,20 @@ struct FileSeal {
 
 FileSeal seal_of(std::span<const std::span<const std::byte>> pieces);
 
+std::string weights_name();
+std::string shard_name(std::uint64_t rank);
+
 /// Texts are a line each: no control characters.
 struct Manifest {
   static constexpr int kVersion = 1;
   static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 24;
 
   std::uint64_t step = 0;
-  std::uint64_t ranks = 0;
   std::string attempt;  ///< which run wrote it
   std::string config;
   std::string model;
   FileSeal weights;
-  std::vector<FileSeal> shards;  ///< by rank
+  std::vector<FileSeal> shards;  ///< by rank: as many as ranks saved
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 
