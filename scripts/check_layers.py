@@ -35,11 +35,12 @@ HOMES = {
     r"mpi\.h": ["src/transports/mpi.cc"],
     r"hwy/.*": ["src/core/"],
     r"xxhash\.h": ["src/core/"],
-    r"(CLI|fmt|nlohmann|toml\+\+)/.*": ["src/cli/"],
+    r"(CLI|fmt|toml\+\+)/.*": ["src/cli/"],
+    r"nlohmann/.*": ["src/cli/", "src/store/"],
     r"(torch|c10|ATen)/.*": ["src/train/", "src/transports/c10d.cc"],
     r"zlib\.h|jpeglib\.h|jerror\.h|turbojpeg\.h": ["src/data/"],
     # The operating system is for whoever talks to networks, files or threads.
-    r"(unistd|fcntl|signal|sched|pthread|poll|netdb|ifaddrs|dlfcn)\.h"
+    r"(unistd|fcntl|dirent|signal|sched|pthread|poll|netdb|ifaddrs|dlfcn)\.h"
     r"|(sys|net|netinet|arpa|linux)/.*": [
         "src/transports/", "src/engine/", "src/data/", "src/store/", "src/train/", "src/cli/",
     ],

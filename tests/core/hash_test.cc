@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 namespace topknot::core {
 namespace {
@@ -15,6 +16,18 @@ TEST(Hash, IsTheSameOnEveryMachine) {
 }
 
 TEST(Hash, DependsOnTheSeed) { EXPECT_NE(hash({}, 1), hash({}, 2)); }
+
+TEST(Hasher, DoesNotCareWhereTheBytesWereCut) {
+  std::vector<std::byte> bytes(1000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i * 7);
+  const std::span<const std::byte> all(bytes);
+  for (const std::size_t cut : {0, 1, 239, 240, 241, 256, 999, 1000}) {
+    Hasher hasher;
+    hasher.add(all.first(cut));
+    hasher.add(all.subspan(cut));
+    EXPECT_EQ(hasher.value(), hash(all)) << cut;
+  }
+}
 
 }  // namespace
 }  // namespace topknot::core

@@ -136,6 +136,7 @@ class LayersTest(unittest.TestCase):
             ("CLI/CLI.hpp", "src/cli/main.cc", "src/engine/a.cc"),
             ("toml++/toml.h", "src/cli/main.cc", "src/params.cc"),
             ("nlohmann/json.hpp", "src/cli/main.cc", "src/sim/replay.cc"),
+            ("nlohmann/json.hpp", "src/store/container.cc", "src/engine/a.cc"),
             ("fmt/format.h", "src/cli/main.cc", "src/train/loop.cc"),
             ("torch/torch.h", "src/train/loop.cc", "src/cli/main.cc"),
             ("c10/util/intrusive_ptr.h", "src/transports/c10d.cc", "src/transports/mpi.cc"),

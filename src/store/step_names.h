@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the names in a folder of checkpoints mean.
+//
+//     step-1200                      a checkpoint
+//     step-1200.ATTEMPT.tmp          one that ATTEMPT is writing
+//     dead-ATTEMPT-3.tmp             one that ATTEMPT is removing
+//     lock                           which attempt may publish
+//     lock.ATTEMPT.tmp               the lock that ATTEMPT is writing
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace topknot::store {
+
+inline constexpr const char* kManifestName = "manifest";
+inline constexpr const char* kLockName = "lock";
+
+inline std::string name_of_step(std::uint64_t step) {
+  return "step-" + std::to_string(step);
+}
+
+/// The step of a checkpoint's name; none for every other name.
+inline std::optional<std::uint64_t> step_in(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::uint64_t step = 0;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  return name_of_step(step) == name ? std::optional(step) : std::nullopt;
+}
+
+/// Whether it is one of those that end in .tmp; a file of somebody else's is not.
+inline bool is_unfinished(std::string_view name) {
+  return name.ends_with(".tmp") &&
+         (name.starts_with("step-") || name.starts_with("dead-") ||
+          name.starts_with("lock."));
+}
+
+}  // namespace topknot::store
