@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <variant>
+
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+#include "topknot/params.h"
+#include "topknot/schedule.h"
+
+namespace topknot::train {
+namespace {
+
+constexpr double kAny = std::numeric_limits<double>::max();
+
+using Member =
+    std::variant<std::string Job::*, std::int64_t Job::*, double Job::*, bool Job::*,
+                 std::vector<std::string> Job::*>;
+
+struct Line {
+  std::string_view name;
+  Member member;
+  double low;
+  double high;
+  std::string_view meaning;
+};
+
+// clang-format off
+const Line kLines[] = {
+    {"name", &Job::name, 0, 0, "what the run is called"},
+    {"model", &Job::model, 0, 0, "mlp, cnn, resnet20, resnet18, resnet50, vgg16, with parameters"},
+    {"data", &Job::data, 0, 0, "a data set, see `topknot data`, or generated:..."},
+    {"folder", &Job::folder, 0, 0, "where its files are"},
+    {"pad", &Job::pad, 0, 64, "augmentation: pixels an image may be shifted by"},
+    {"flip", &Job::flip, 0, 0, "augmentation: every other image is mirrored"},
+    {"rotate", &Job::rotate, 0, 180, "augmentation: degrees an image may be turned by"},
+    {"epochs", &Job::epochs, 1, 1e9, "passes over the training set"},
+    {"steps", &Job::steps, 0, 1e15, "stop after so many; 0: after the epochs"},
+    {"batch", &Job::batch, 1, 1 << 24, "samples of one worker in one pass forward"},
+    {"accumulate", &Job::accumulate, 1, 1 << 16, "passes whose gradients make one step"},
+    {"workers", &Job::workers, 1, 4096, "ranks; under mpirun its own number counts"},
+    {"threads", &Job::threads, 1, 1024, "threads of one worker's arithmetic"},
+    {"seed", &Job::seed, 0, 1e15, "of every random draw"},
+    {"timeout", &Job::timeout, 1e-3, 1e9, "seconds before a silent peer is given up"},
+    {"optimizer", &Job::optimizer, 0, 0, "sgd, adam or adamw, with parameters"},
+    {"lr", &Job::lr, 0, kAny, "learning rate, for the gradient's mean over all workers"},
+    {"lr_schedule", &Job::lr_schedule, 0, 0, "constant, steps, cosine, decay or plateau, with parameters"},
+    {"warmup", &Job::warmup, 0, 1e9, "epochs in which the learning rate rises to its value"},
+    {"warmup_from", &Job::warmup_from, 0, kAny, "where it starts from"},
+    {"weight_decay", &Job::weight_decay, 0, kAny, "added to the reduced gradient (adamw: taken off)"},
+    {"decay_vectors", &Job::decay_vectors, 0, 0, "whether biases and norms decay too"},
+    {"clip", &Job::clip, 0, kAny, "longest reduced gradient (L2); 0: any"},
+    {"scheme", &Job::scheme, 0, 0, "how gradients are exchanged, see `topknot list`"},
+    {"memory", &Job::memory, 0, 0, "instead of the scheme's"},
+    {"compressor", &Job::compressor, 0, 0, "instead of the scheme's"},
+    {"collective", &Job::collective, 0, 0, "instead of the scheme's"},
+    {"density", &Job::density, 0, 1, "share of the coordinates that is sent"},
+    {"density_schedule", &Job::density_schedule, 0, 0, "constant, dense or exponential, with parameters"},
+    {"rules", &Job::rules, 0, 0, "densities by parameter name, as in classifier.*=dense"},
+    {"dense_vectors", &Job::dense_vectors, 0, 0, "whether biases and norms are sent whole"},
+    {"bucket_mb", &Job::bucket_mb, 0, 1e6, "MiB of gradient in one bucket; 0: all of it"},
+    {"evaluate_every", &Job::evaluate_every, 0, 1e9, "epochs; 0: only at the end"},
+    {"checkpoint_every", &Job::checkpoint_every, 0, 1e15, "steps; 0: at the end of each epoch"},
+};
+// clang-format on
+
+const Line& find(std::string_view key) {
+  std::vector<std::string> names;
+  for (const Line& line : kLines) {
+    if (line.name == key) return line;
+    names.emplace_back(line.name);
+  }
+  throw ConfigError("There is no key " + std::string(key) + " in a job; nearest is " +
+                    nearest(key, names) + ".");
+}
+
+std::string text(double value) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value);
+  return {buffer, end.ptr};
+}
+
+std::string range(const Line& line) {
+  if (std::holds_alternative<bool Job::*>(line.member)) return "true or false";
+  if (std::holds_alternative<std::vector<std::string> Job::*>(line.member)) return "a list";
+  if (std::holds_alternative<std::string Job::*>(line.member)) return "text";
+  const std::string kind =
+      std::holds_alternative<std::int64_t Job::*>(line.member) ? "a whole number" : "a number";
+  if (line.high == kAny) return kind + " from " + text(line.low);
+  return kind + " from " + text(line.low) + " to " + text(line.high);
+}
+
+[[noreturn]] void refuse(const Line& line, std::string_view value) {
+  throw ConfigError("The key " + std::string(line.name) + " cannot be " +
+                    (value.empty() ? "empty" : std::string(value)) + "; it is " + range(line) +
+                    ": " + std::string(line.meaning) + ".");
+}
+
+template <typename Number>
+Number number(const Line& line, std::string_view value) {
+  Number parsed{};
+  const auto end = std::from_chars(value.data(), value.data() + value.size(), parsed);
+  const bool whole = end.ec == std::errc() && end.ptr == value.data() + value.size();
+  if (!whole || !(static_cast<double>(parsed) >= line.low) ||
+      !(static_cast<double>(parsed) <= line.high))
+    refuse(line, value);
+  return parsed;
+}
+
+bool truth(const Line& line, std::string_view value) {
+  if (value == "true" || value == "1") return true;
+  if (value == "false" || value == "0") return false;
+  refuse(line, value);
+}
+
+std::vector<std::string> words(std::string_view value) {
+  std::istringstream stream{std::string(value)};
+  std::vector<std::string> list;
+  for (std::string word; stream >> word;) list.push_back(word);
+  return list;
+}
+
+}  // namespace
+
+std::vector<Key> keys() {
+  static const std::vector<std::string> ranges = [] {
+    std::vector<std::string> all;
+    for (const Line& line : kLines) all.push_back(range(line));
+    return all;
+  }();
+  std::vector<Key> all;
+  for (const Line& line : kLines) all.push_back({line.name, ranges[all.size()], line.meaning});
+  return all;
+}
+
+void set(Job& job, std::string_view key, std::string_view value) {
+  const Line& line = find(key);
+  if (const auto* member = std::get_if<std::string Job::*>(&line.member))
+    job.*(*member) = std::string(value);
+  if (const auto* member = std::get_if<std::int64_t Job::*>(&line.member))
+    job.*(*member) = number<std::int64_t>(line, value);
+  if (const auto* member = std::get_if<double Job::*>(&line.member))
+    job.*(*member) = number<double>(line, value);
+  if (const auto* member = std::get_if<bool Job::*>(&line.member))
+    job.*(*member) = truth(line, value);
+  if (const auto* member = std::get_if<std::vector<std::string> Job::*>(&line.member))
+    job.*(*member) = words(value);
+}
+
+std::string get(const Job& job, std::string_view key) {
+  const Line& line = find(key);
+  if (const auto* member = std::get_if<std::string Job::*>(&line.member)) return job.*(*member);
+  if (const auto* member = std::get_if<std::int64_t Job::*>(&line.member))
+    return std::to_string(job.*(*member));
+  if (const auto* member = std::get_if<double Job::*>(&line.member)) return text(job.*(*member));
+  if (const auto* member = std::get_if<bool Job::*>(&line.member))
+    return job.*(*member) ? "true" : "false";
+  std::string list;
+  for (const std::string& word : job.*std::get<std::vector<std::string> Job::*>(line.member))
+    list += (list.empty() ? "" : " ") + word;
+  return list;
+}
+
+}  // namespace topknot::train

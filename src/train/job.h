@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training job: what jobs/*.toml says, key by key. Every key is one line of the table in
+// job.cc with its meaning, so that a file, --set and the documentation cannot differ.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace topknot::train {
+
+struct Job {
+  std::string name;
+
+  // What is trained on what.
+  std::string model = "cnn";
+  std::string data = "fashion-mnist";
+  std::string folder;  // of the data; empty: where `topknot data` or the system puts it
+  std::int64_t pad = 0;
+  bool flip = false;
+  double rotate = 0;
+
+  // How long, and by whom.
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;  // 0: all of the epochs
+  std::int64_t batch = 32;
+  std::int64_t accumulate = 1;
+  std::int64_t workers = 4;
+  std::int64_t threads = 1;
+  std::int64_t seed = 1;
+  double timeout = 60;
+
+  // The optimizer.
+  std::string optimizer = "sgd:momentum=0.9";
+  double lr = 0.1;
+  std::string lr_schedule = "constant";
+  double warmup = 0;
+  double warmup_from = 0;
+  double weight_decay = 0;
+  bool decay_vectors = true;
+  double clip = 0;
+
+  // The exchange.
+  std::string scheme = "knot";
+  std::string memory;
+  std::string compressor;
+  std::string collective;
+  double density = 0.01;
+  std::string density_schedule = "constant";
+  std::vector<std::string> rules;
+  bool dense_vectors = true;
+  double bucket_mb = 25;
+
+  // What is looked at and kept.
+  std::int64_t evaluate_every = 1;
+  std::int64_t checkpoint_every = 0;
+};
+
+/// One key as people see it.
+struct Key {
+  std::string_view name;
+  std::string_view range;
+  std::string_view meaning;
+};
+
+/// All keys, in the order of Job.
+std::vector<Key> keys();
+
+/// Sets one key from text, as `--set` gives it; lists are separated by spaces. Throws
+/// ConfigError, with the nearest name or the range, when there is no such key or value.
+void set(Job& job, std::string_view key, std::string_view value);
+
+/// The key's value as text that set() would take.
+std::string get(const Job& job, std::string_view key);
+
+/// Throws ConfigError where keys that are each in range cannot be together, or where a name
+/// (of the scheme, the model, a schedule) does not exist. `workers` is their real number.
+void check(const Job& job, int workers);
+
+}  // namespace topknot::train

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Data-parallel training of a job. This header knows no torch, so that the command need not.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "topknot/engine.h"
+#include "topknot/transport.h"
+#include "train/job.h"
+
+namespace topknot::train {
+
+struct Metric {
+  std::string name;  ///< "accuracy", "perplexity", ...
+  double value = 0;
+};
+
+/// What is known before the first step; equal on all ranks.
+struct Start {
+  std::uint64_t parameters = 0;
+  std::uint64_t train_samples = 0;
+  std::uint64_t test_samples = 0;
+  std::uint64_t steps_per_epoch = 0;
+  std::uint64_t steps = 0;        ///< that the run will have taken when it ends
+  std::uint64_t first_step = 0;   ///< not 0 after a resume
+  std::uint64_t dense_bytes = 0;  ///< a rank would send in a dense step: 8n(P-1)/P
+  std::vector<Layout> buckets;
+  std::uint64_t gradient_bytes = 0;
+  std::uint64_t engine_bytes = 0;    ///< debts and velocities, beyond the gradients
+  std::vector<std::string> remarks;  ///< of the resume: what was passed over, folded
+};
+
+/// One step. The engine's report is this rank's own; what is marked so is of all ranks and
+/// the same on all of them.
+struct StepRecord {
+  std::uint64_t step = 0;   ///< counted from 0
+  std::uint64_t epoch = 0;  ///< counted from 0
+  double loss = 0;          ///< mean over all ranks
+  double lr = 0;
+  bool finite = true;            ///< of all ranks; a step that is not was not applied
+  std::uint64_t samples = 0;     ///< of all ranks
+  std::uint64_t sent_bytes = 0;  ///< of the busiest rank
+  double seconds = 0;            ///< the whole step, data and optimizer included
+  double compute_seconds = 0;    ///< forward and backward
+  StepReport report;
+};
+
+/// The end of an epoch; the same on all ranks.
+struct EpochRecord {
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;  ///< steps taken so far
+  double train_loss = 0;
+  bool evaluated = false;
+  double test_loss = 0;
+  Metric metric;
+  double seconds = 0;
+  double lr = 0;
+};
+
+/// Hears of a rank's training as it goes. One for each rank; called by that rank's thread.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_start(const Start&) {}
+  virtual void on_step(const StepRecord&) {}
+  virtual void on_epoch(const EpochRecord&) {}
+  virtual void on_checkpoint(std::uint64_t /*step*/, double /*seconds*/) {}
+  /// A checkpoint that could not be written; training goes on, three in a row end it.
+  virtual void on_checkpoint_failed(const std::string& /*sentence*/) {}
+  /// Whether somebody wants this rank to save and leave; asked after every step.
+  virtual bool asked_to_leave() { return false; }
+};
+
+struct TrainOptions {
+  /// Where checkpoints go; empty: none are written.
+  std::filesystem::path checkpoints;
+  /// Go on from the newest checkpoint; NoCheckpointError when there is none.
+  bool resume = false;
+};
+
+/// What a run came to; the same on all ranks but for the times.
+struct Outcome {
+  std::uint64_t steps = 0;         ///< in all, those before a resume among them
+  std::uint64_t epochs = 0;        ///< completed
+  double seconds = 0;              ///< of training, evaluation included
+  Metric metric;                   ///< of the last evaluation
+  double sent_bytes_per_step = 0;  ///< mean over this run's steps of the busiest rank
+  double dense_bytes_per_step = 0;
+  double exposed_seconds_per_step = 0;  ///< mean, of this rank
+  double overlap = 0;                   ///< share of communication that was hidden
+  std::string weights_hash;             ///< 16 hexadecimal digits
+  bool left_early = false;              ///< asked to leave, and saved
+};
+
+/// Trains. All ranks call together with equal jobs. Throws ConfigError, DataError,
+/// LinkError, DisagreementError, NoCheckpointError, StorageError.
+Outcome train(Transport& link, const Job& job, const TrainOptions& options,
+              Observer& observer);
+
+}  // namespace topknot::train
