@@ -104,6 +104,10 @@ std::string_view Container::one(std::string_view name) const {
 std::vector<std::span<const std::byte>> Container::pieces(std::string& header) const {
   const auto order = in_file_order(arrays_);
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (metadata.size() > kMostMetadata)
+    throw ContractError("A container may have " + std::to_string(kMostMetadata) +
+                        " keys of metadata, not " + std::to_string(metadata.size()) +
+                        ".");
   if (!metadata.empty()) json[kMetadataKey] = metadata;
   std::uint64_t end = 0;
   for (const auto& [name, array] : order) {

@@ -113,7 +113,7 @@ class Container {
 
   /// The file in pieces: what `header` is made to hold, then the arrays where they lie. The
   /// wider elements come first, so that all are aligned. Throws ContractError when the header
-  /// is longer than a reader would take.
+  /// is longer than a reader would take, or has more than 16384 keys of metadata.
   std::vector<std::span<const std::byte>> pieces(std::string& header) const;
 
   /// Reads a whole file. Throws DataError, which calls the file `what`, unless it is as

@@ -52,6 +52,7 @@ class HeaderWords final : public nlohmann::json_sax<json> {
 
   bool string(string_t& text) override {
     if (where_ == Where::metadata_text) {
+      if (header_.metadata.size() == kMostMetadata) return no("too much metadata");
       if (!header_.metadata.emplace(key_, text).second) return no("a key twice");
       return go(Where::metadata);
     }

@@ -30,13 +30,16 @@ struct Header {
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
+/// Short keys take far more memory than text, so there are only so many.
+inline constexpr std::size_t kMostMetadata = 16384;
+
 /// The bytes that an array takes; none when they are more than 64 bits can count.
 std::optional<std::uint64_t> bytes_of(Dtype dtype, const Shape& shape);
 
-/// The longest header of a file of so many bytes: what is made of it takes up to six times its
-/// length, and a file may take as much memory again as it is long.
+/// The longest header of a file of so many bytes. Reading one takes up to ten times its length,
+/// and a file may take as much memory again as it is long, and 8 MiB.
 constexpr std::uint64_t longest_header(std::uint64_t file_bytes) {
-  return (std::uint64_t{1} << 20) + file_bytes / 6;
+  return (std::uint64_t{3} << 18) + file_bytes / 10;
 }
 
 /// Throws DataError unless `text` is an object of entries and nothing else, no name twice,

@@ -292,18 +292,21 @@ TEST(Engine, KeepsDebtsWhenBucketsAreMadeAnew) {
   }
 }
 
-/// Passes everything on to another channel. What it does on wait() is its owner's choice.
+/// Passes everything on to another channel. What else it does on wait() is its owner's
+/// choice; where that throws, the channel behind it is given up, as a dead one's is.
 class Watched final : public Transport {
  public:
-  Watched(std::unique_ptr<Transport> owned, Transport& link,
-          std::function<void()> on_wait, std::function<double()> clock)
+  Watched(Transport& link, std::function<void()> on_wait, std::function<double()> clock,
+          std::unique_ptr<Transport> owned = nullptr)
       : owned_(std::move(owned)),
         link_(link),
+        rank_(link.rank()),
+        size_(link.size()),
         on_wait_(std::move(on_wait)),
         clock_(std::move(clock)) {}
 
-  int rank() const noexcept override { return link_.rank(); }
-  int size() const noexcept override { return link_.size(); }
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
   Pending send(int to, std::span<const std::byte> bytes) override {
     return link_.send(to, bytes);
   }
@@ -311,20 +314,27 @@ class Watched final : public Transport {
     return link_.recv(from, into, limit);
   }
   void wait(Pending message) override {
-    on_wait_();
+    try {
+      on_wait_();
+    } catch (...) {
+      owned_.reset();
+      throw;
+    }
     link_.wait(message);
   }
-  bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
+  bool allreduce(std::span<float>) override { return false; }
   double now() const noexcept override { return clock_(); }
   std::unique_ptr<Transport> channel(int id) override {
     auto made = link_.channel(id);
     Transport& link = *made;
-    return std::make_unique<Watched>(std::move(made), link, on_wait_, clock_);
+    return std::make_unique<Watched>(link, on_wait_, clock_, std::move(made));
   }
 
  private:
   std::unique_ptr<Transport> owned_;
   Transport& link_;
+  const int rank_;
+  const int size_;
   std::function<void()> on_wait_;
   std::function<double()> clock_;
 };
@@ -335,7 +345,7 @@ TEST(Engine, HidesCommunicationBehindTheCaller) {
     std::atomic<int> waits = 0;
     const auto clock = [&] { return static_cast<double>(waits); };
     Watched watched(
-        nullptr, link, [&] { ++waits; }, clock);
+        link, [&] { ++waits; }, clock);
     const Layout two = {{{"a", 0, {10, 10}}, {"b", 0, {10, 10}}}};
     Engine engine(watched, two, options("dense", 400));
     ASSERT_EQ(engine.buckets().size(), 2U);
@@ -386,7 +396,7 @@ TEST(Engine, SaysInFinishWhatTheCommunicationThreadMetWith) {
   const auto errors = run_to_the_end(3, [](Transport& link) {
     int left = 12;
     Watched watched(
-        nullptr, link,
+        link,
         [&] {
           if (link.rank() == 1 && --left == 0) throw LinkError(2, "the cable is cut");
         },

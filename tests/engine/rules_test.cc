@@ -77,6 +77,10 @@ TEST(SortByDensity, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {
   ASSERT_EQ(plain.size(), 2U);
   EXPECT_EQ(plain[0].tensors, (std::vector<std::size_t>{0, 2, 4}));
   EXPECT_EQ(plain[1].tensors, (std::vector<std::size_t>{1, 3}));
+
+  const auto alike = sort_by_density(layout, {}, 0.01, /*dense_vectors=*/false);
+  ASSERT_EQ(alike.size(), 1U);
+  EXPECT_EQ(alike[0].tensors, (std::vector<std::size_t>{0, 1, 2, 3, 4}));
 }
 
 }  // namespace

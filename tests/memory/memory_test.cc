@@ -168,6 +168,21 @@ TEST(DgcMemory, IsMomentumCorrectionWithFactorMasking) {
     }
 }
 
+TEST(EveryMemory, OwesTheMeanOfAStepThatIsNotAppliedUnlessItForgets) {
+  for (const MemoryEntry& entry : memories()) {
+    SCOPED_TRACE(entry.name);
+    const auto memory = make(std::string(entry.name));
+    step(*memory, gradient(1));
+    std::vector<float> expected = copy_of(memory->debt());
+    const std::vector<float> mean = gradient(2);
+    if (entry.name != "none")
+      for (std::size_t i = 0; i < kLength; ++i) expected[i] += mean[i];
+    memory->owe_again(mean);
+    EXPECT_EQ(copy_of(memory->debt()), expected);
+    EXPECT_EQ(memory->bytes(), (entry.name == "dgc" ? 3U : 1U) * kLength * sizeof(float));
+  }
+}
+
 TEST(DgcMemory, ClipsTheGradientToItsLength) {
   const auto clipped = make("dgc:clip=0.5");
   std::vector<float> g = gradient(1);

@@ -26,7 +26,13 @@ struct Killed {};
 class MemoryFiles final : public Files {
  public:
   enum class Fault { none, refuse, kill };
-  enum class Loss { nothing, unsynced_bytes, unsynced_names, all_unsynced };
+  enum class Loss {
+    nothing,
+    unsynced_bytes,
+    unsynced_names,
+    unsynced_folders,  // names in folders of folders: what was removed below stays removed
+    all_unsynced,
+  };
 
   /// From now on the `call`-th call, counted from 0, is refused once with `reason`, or it and
   /// all after it never happen.
@@ -46,9 +52,7 @@ class MemoryFiles final : public Files {
   /// The machine starts again with what its disk has.
   void restart(Loss loss) {
     arm(Fault::none, 0);
-    const bool names = loss == Loss::unsynced_names || loss == Loss::all_unsynced;
-    const bool bytes = loss == Loss::unsynced_bytes || loss == Loss::all_unsynced;
-    root_->lose(names, bytes);
+    root_->lose(loss);
   }
 
   /// The bytes of a file, to be changed behind everybody's back.
@@ -134,12 +138,19 @@ class MemoryFiles final : public Files {
     std::vector<std::byte> bytes, synced_bytes;
     std::map<std::string, std::shared_ptr<Node>> names, synced_names;
 
-    void lose(bool lose_names, bool lose_bytes) {
-      if (lose_names) names = synced_names;
-      if (lose_bytes) bytes = synced_bytes;
+    bool has_folders() const {
+      const auto is = [](const auto& entry) { return entry.second->is_folder; };
+      return std::ranges::any_of(names, is) || std::ranges::any_of(synced_names, is);
+    }
+    void lose(Loss loss) {
+      const bool all = loss == Loss::all_unsynced;
+      if (all || loss == Loss::unsynced_names ||
+          (loss == Loss::unsynced_folders && has_folders()))
+        names = synced_names;
+      if (all || loss == Loss::unsynced_bytes) bytes = synced_bytes;
       synced_names = names;
       synced_bytes = bytes;
-      for (auto& [name, below] : names) below->lose(lose_names, lose_bytes);
+      for (auto& [name, below] : names) below->lose(loss);
     }
   };
 
