@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of the protocol that all ranks have in. What only rank 0 does, because only one
+// What all ranks do together. What only rank 0 does, because only one
 // may, is in checkpoint_rank0.cc.
 //
-//   save   0 makes step-N.ATTEMPT.tmp; each writes its shard there, 0 the weights too, and
-//          syncs it; 0 hears of every file's length and hash, writes the manifest, syncs,
-//          gives the folder its name, syncs that, and tells; then it prunes.
-//   load   each looks for the newest step it can verify; 0 hears of all, and either they mean
-//          the same or everyone looks again, no later than the oldest named.
+//   save   0 makes step-N.ATTEMPT.tmp; each writes its shard there, 0 the weights too,
+//          and syncs it; 0 hears of every file's length and hash, writes the manifest,
+//          syncs, gives the folder its name, syncs that, and tells; then it prunes.
+//   load   each looks for the newest step it can verify; 0 hears of all, and either they
+//          mean the same or everyone looks again, no later than the oldest named.
 
 #include "store/checkpoint.h"
 
@@ -50,8 +50,8 @@ std::string nothing_found(const std::string& path,
 
 constexpr std::uint64_t kLatest = std::numeric_limits<std::uint64_t>::max();
 
-// What everyone is to do after each has named a step and the hash of its manifest: words are
-// whether they agree, and the step that is agreed on or not to be passed.
+// What everyone is to do after each has named a step and the hash of its manifest: words
+// are whether they agree, and the step that is agreed on or not to be passed.
 Note decide(const std::vector<Note>& named) {
   Note decision = first_failure(named);
   if (decision.outcome != Outcome::ok) return decision;

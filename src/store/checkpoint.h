@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A folder of checkpoints that all ranks of a run write and read together. Once the first
-// one is there, at every instant a whole one can be read, whoever is killed and whatever the
-// disk refuses. docs/checkpoints.md has the protocol.
+// one is there, at every instant a whole one can be read, whoever is killed and whatever
+// the disk refuses. docs/checkpoints.md has the protocol.
 //
 //     CheckpointFolder folder(disk(), "out/checkpoints");
-//     folder.take(link);                                    // older runs cannot publish now
-//     Loaded from = folder.load(link, model);    // to go on
+//     folder.take(link);                        // older runs cannot publish now
+//     Loaded from = folder.load(link, model);  // to go on
 //     folder.save(link, step, shared, own, {config, model});
 #pragma once
 
@@ -23,14 +23,15 @@
 
 namespace topknot::store {
 
-/// What a rank keeps for itself falls into two kinds when the number of ranks changes from P
-/// to P'. Arrays marked with this are folded, which keeps the mean over the ranks:
+/// What a rank keeps for itself falls into two kinds when the number of ranks changes
+/// from P to P'. Arrays marked with this are folded, which keeps the mean over the ranks:
 ///
 ///     new rank j  <-  (P'/P) * the sum of ranks w with w mod P' == j,    none for j >= P
 ///
-/// They are f32: what belongs to coordinates, such as a debt or a velocity. Everything else
-/// (thresholds, random states) is dropped. What must survive belongs into the shared
-/// container. Throws DataError when `own` has no such array, ContractError when it is not f32.
+/// They are f32: what belongs to coordinates, such as a debt or a velocity. Everything
+/// else (thresholds, random states) is dropped. What must survive belongs into the shared
+/// container. Throws DataError when `own` has no such array, ContractError when it is not
+/// f32.
 void mark_folded(Container& own, const std::string& name);
 bool is_folded(const Container& own, std::string_view name);
 
@@ -44,8 +45,8 @@ struct Origin {
 struct Loaded {
   Manifest manifest;  ///< step, the ranks' files at the time, origin
   Container shared;   ///< rank 0's, as it was saved
-  /// This rank's. With another number of ranks, what was marked is folded and nothing else is
-  /// there; a rank that nothing falls to has none, which is to be read as zeros.
+  /// This rank's. With another number of ranks, what was marked is folded and nothing
+  /// else is there; a rank that nothing falls to has none, which is to be read as zeros.
   Container own;
   bool resized = false;
   /// A sentence for each later step that could not be read on this rank.
@@ -57,29 +58,31 @@ class CheckpointFolder {
   /// Touches nothing yet. `path` must be seen by all ranks. `keep` >= 2 checkpoints stay.
   CheckpointFolder(Files& files, std::string path, int keep = 2);
 
-  /// All ranks together: this run is now the folder's only writer. A run that had it before
-  /// fails at its next save. To be called before load() by a run that means to save; the
-  /// first save() does it when nobody has. Throws StorageError on all ranks.
+  /// All ranks together: this run is now the folder's only writer. A run that had it
+  /// before fails at its next save. To be called before load() by a run that means to
+  /// save; the first save() does it when nobody has. Throws StorageError on all ranks.
   void take(Transport& link);
 
   /// All ranks together, with the same step. Returns when the checkpoint is on the disk.
   ///
-  /// Throws StorageError on all ranks when any of them failed, or when another run has taken
-  /// the folder; checkpoints from before are untouched, and the next save may be tried. Throws
-  /// ConfigError when the folder has a later step and this object did not load from it:
-  /// somebody else's run. A run that did go back replaces what it went back behind.
+  /// Throws StorageError on all ranks when any of them failed, or when another run has
+  /// taken the folder; checkpoints from before are untouched, and the next save may be
+  /// tried. Throws ConfigError when the folder has a later step and this object did not
+  /// load from it: somebody else's run. A run that did go back replaces what it went back
+  /// behind.
   ///
-  /// No wait over `link` is longer than the slowest rank takes to write its file: give it a
-  /// timeout to match.
+  /// No wait over `link` is longer than the slowest rank takes to write its file: give it
+  /// a timeout to match.
   void save(Transport& link, std::uint64_t step, const Container& shared,
             const Container& own, const Origin& origin);
 
-  /// All ranks together: the newest checkpoint that every rank can verify, shared part, own
-  /// part and manifest. Ranks may be another number than at the save. An empty `model` is any.
+  /// All ranks together: the newest checkpoint that every rank can verify, shared part,
+  /// own part and manifest. Ranks may be another number than at the save. An empty
+  /// `model` is any.
   ///
-  /// Throws NoCheckpointError when there is none, saying what was found; ConfigError when the
-  /// newest is of another model; StorageError when reading was refused for a reason that is
-  /// not the file's. All ranks throw alike, and nothing is changed on the disk.
+  /// Throws NoCheckpointError when there is none, saying what was found; ConfigError when
+  /// the newest is of another model; StorageError when reading was refused for a reason
+  /// that is not the file's. All ranks throw alike, and nothing is changed on the disk.
   Loaded load(Transport& link, const std::string& model = {});
 
   /// All ranks together: removes every checkpoint, for a run that starts over.

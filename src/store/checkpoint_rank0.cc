@@ -2,13 +2,13 @@
 //
 // What rank 0 does for all: it owns the folder's names.
 //
-// A run takes the folder by putting its name into the lock, and then takes every unfinished
-// checkpoint out of its writer's hands by renaming it. A run publishes by looking at the lock
-// and then renaming its unfinished folder. So an older run, however long it slept between the
-// two, finds the lock changed or its folder gone.
+// A run takes the folder by putting its name into the lock, and then takes every
+// unfinished checkpoint out of its writer's hands by renaming it. A run publishes by
+// looking at the lock and then renaming its unfinished folder. So an older run, however
+// long it slept between the two, finds the lock changed or its folder gone.
 //
-// Nothing is unlinked before a sync has made the names that replaced it durable, and nothing
-// is unlinked under a name that a reader looks for.
+// Nothing is unlinked before a sync has made the names that replaced it durable, and
+// nothing is unlinked under a name that a reader looks for.
 
 #include <unistd.h>
 
@@ -97,8 +97,8 @@ void CheckpointFolder::remove_unfinished(bool of_all_runs) {
   }
 }
 
-// An older run may be giving it its name at this very moment: then there is nothing left to
-// take away. Anything else must be known, for the older run could still publish.
+// An older run may be giving it its name at this very moment: then there is nothing left
+// to take away. Anything else must be known, for the older run could still publish.
 void CheckpointFolder::retire_unfinished(const std::string& name) {
   try {
     retire(name);
@@ -131,8 +131,8 @@ std::string CheckpointFolder::begin(std::uint64_t step) {
   return unfinished;
 }
 
-// Where the failure came after the renaming, the unfinished name may be that of the checkpoint
-// that was replaced: remove_unfinished() syncs before it removes.
+// Where the failure came after the renaming, the unfinished name may be that of the
+// checkpoint that was replaced: remove_unfinished() syncs before it removes.
 void CheckpointFolder::abandon() {
   if_possible([&] { remove_unfinished(false); });
 }

@@ -7,9 +7,9 @@
 //               "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 //     data      the arrays one after another, nothing between them and nothing behind
 //
-// There is nothing in it to run. A reader believes nothing: the header's length is limited,
-// the arrays must cover the data exactly, and a shape must have as many elements as its
-// bytes, counted without overflow.
+// There is nothing in it to run. A reader believes nothing: the header's length is
+// limited, the arrays must cover the data exactly, and a shape must have as many elements
+// as its bytes, counted without overflow.
 #pragma once
 
 #include <concepts>
@@ -53,17 +53,17 @@ struct Array {
   std::span<const std::byte> bytes;
 };
 
-/// Arrays by name, each the caller's memory or the container's own. Copies share what is the
-/// container's own; it is never written again.
+/// Arrays by name, each the caller's memory or the container's own. Copies share what is
+/// the container's own; it is never written again.
 class Container {
  public:
   /// Text by key, for whoever reads the file.
   std::map<std::string, std::string, std::less<>> metadata;
 
   /// A look at the caller's memory, which must stay put and unchanged as long as this
-  /// container and its copies are used. Throws ContractError for a name that is taken, is not
-  /// UTF-8 or is "__metadata__", for a shape that has not as many elements, and for memory
-  /// that is not aligned to the element.
+  /// container and its copies are used. Throws ContractError for a name that is taken, is
+  /// not UTF-8 or is "__metadata__", for a shape that has not as many elements, and for
+  /// memory that is not aligned to the element.
   void view(const std::string& name, Dtype dtype, Shape shape,
             std::span<const std::byte> bytes);
   template <Element T>
@@ -98,7 +98,8 @@ class Container {
   bool has(std::string_view name) const { return arrays_.contains(name); }
   /// Throws DataError when there is none of that name.
   const Array& at(std::string_view name) const;
-  /// The elements; throws DataError when there is none of that name or it is of another type.
+  /// The elements; throws DataError when there is none of that name or it is of another
+  /// type.
   template <Element T>
   std::span<const T> values(std::string_view name) const {
     const Array& array = typed(name, dtype_of<T>());
@@ -111,14 +112,15 @@ class Container {
     return values<T>(one(name)).front();
   }
 
-  /// The file in pieces: what `header` is made to hold, then the arrays where they lie. The
-  /// wider elements come first, so that all are aligned. Throws ContractError when the header
-  /// is longer than a reader would take, or has more than 16384 keys of metadata.
+  /// The file in pieces: what `header` is made to hold, then the arrays where they lie.
+  /// The wider elements come first, so that all are aligned. Throws ContractError when
+  /// the header is longer than a reader would take, or has more than 16384 keys of
+  /// metadata.
   std::vector<std::span<const std::byte>> pieces(std::string& header) const;
 
   /// Reads a whole file. Throws DataError, which calls the file `what`, unless it is as
-  /// described above, with every array aligned to its element. Takes no more memory than the
-  /// file itself and as much again, and 8 MiB.
+  /// described above, with every array aligned to its element. Takes no more memory than
+  /// the file itself and as much again, and 8 MiB.
   static Container parse(std::vector<std::byte> file, const std::string& what);
 
  private:

@@ -12,13 +12,13 @@ namespace {
 
 using nlohmann::json;
 
-/// Takes the words of the header as the parser reads them and says no, once and for all, to
-/// the first that has no business where it stands. `where_` is the place:
+/// Takes the words of the header as the parser reads them and says no, once and for all,
+/// to the first that has no business where it stands. `where_` is the place:
 ///
 ///     {  "__metadata__" : {  "key" : "text"  },
 ///     top                 metadata
-///        "name" : {  "dtype" : "F32",  "shape" : [  2  ],  "data_offsets" : [  0, 8  ]  }  }
-///     top         entry     dtype         shape    extents    offsets          limits
+///        "name" : {  "dtype" : "F32",  "shape" : [ 2 ],  "data_offsets" : [ 0, 8 ]  }  }
+///     top         entry     dtype         shape   extents   offsets          limits
 class HeaderWords final : public nlohmann::json_sax<json> {
  public:
   explicit HeaderWords(Header& header) : header_(header) {}

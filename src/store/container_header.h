@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The header of a container, as it is read: word by word, never as a tree, so that no text
-// however nested takes more memory than its own length a few times over.
+// The header of a container, as it is read: word by word, never as a tree, so that no
+// text however nested takes more memory than its own length a few times over.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +36,14 @@ inline constexpr std::size_t kMostMetadata = 16384;
 /// The bytes that an array takes; none when they are more than 64 bits can count.
 std::optional<std::uint64_t> bytes_of(Dtype dtype, const Shape& shape);
 
-/// The longest header of a file of so many bytes. Reading one takes up to ten times its length,
-/// and a file may take as much memory again as it is long, and 8 MiB.
+/// The longest header of a file of so many bytes. Reading one takes up to ten times its
+/// length, and a file may take as much memory again as it is long, and 8 MiB.
 constexpr std::uint64_t longest_header(std::uint64_t file_bytes) {
   return (std::uint64_t{3} << 18) + file_bytes / 10;
 }
 
-/// Throws DataError unless `text` is an object of entries and nothing else, no name twice,
-/// each with as many bytes as its type and shape need.
+/// Throws DataError unless `text` is an object of entries and nothing else, no name
+/// twice, each with as many bytes as its type and shape need.
 Header read_header(std::span<const std::byte> text, const std::string& what);
 
 /// Throws DataError unless the entries cover [0, bytes) without gap or overlap.

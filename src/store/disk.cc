@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The machine's file system. Calls that a signal broke off are made again; those that failed
-// are not.
+// The machine's file system. Calls that a signal broke off are made again; those that
+// failed are not.
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that a checkpoint asks of a file system, so that a test can put one in its place that
-// fails, forgets or stops at any call. Every call is one step that can go wrong by itself;
-// none tries again what failed, for after a failed fsync nobody knows what is on the disk.
+// All that a checkpoint asks of a file system, so that a test can put one in its place
+// that fails, forgets or stops at any call. Every call is one step that can go wrong by
+// itself; none tries again what failed, for after a failed fsync nobody knows what is on
+// the disk.
 #pragma once
 
 #include <cstddef>
@@ -37,18 +38,19 @@ class Files {
 
   /// A file that must not be there yet.
   virtual std::unique_ptr<NewFile> create(const std::string& path) = 0;
-  /// The whole file. Throws DataError when it is missing, cannot be read off the disk, or is
-  /// longer than `most` bytes, before any is read.
+  /// The whole file. Throws DataError when it is missing, cannot be read off the disk, or
+  /// is longer than `most` bytes, before any is read.
   virtual std::vector<std::byte> read(const std::string& path, std::uint64_t most) = 0;
   /// The names in a folder, sorted; none when there is no such folder.
   virtual std::vector<std::string> list(const std::string& folder) = 0;
-  /// Makes a folder, and those above it that are missing. Returns false when it was there.
+  /// Makes a folder, and those above it that are missing. Returns false when it was
+  /// there.
   virtual bool make_folder(const std::string& path) = 0;
-  /// Moves a file, over the one that is there, or a folder, to where there is none: at every
-  /// instant each name is what it was or what it is to be.
+  /// Moves a file, over the one that is there, or a folder, to where there is none: at
+  /// every instant each name is what it was or what it is to be.
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Two folders change names at one instant. Where the file system cannot do that, `to` is
-  /// moved aside first, and there is an instant without it.
+  /// Two folders change names at one instant. Where the file system cannot do that, `to`
+  /// is moved aside first, and there is an instant without it.
   virtual void exchange(const std::string& from, const std::string& to) = 0;
   /// Returns when the names in a folder are on the disk.
   virtual void sync_folder(const std::string& folder) = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading believes nothing twice: the hash is compared first, and what was read must write
-// itself back to the very same text.
+// Reading believes nothing twice: the hash is compared first, and what was read must
+// write itself back to the very same text.
 
 #include "store/manifest.h"
 
@@ -39,8 +39,8 @@ std::string file_line(const FileSeal& seal, const std::string& name) {
   return "file " + std::to_string(seal.bytes) + " " + hex(seal.hash) + " " + name + "\n";
 }
 
-/// Takes words and lines off the front of a text; false, for good, at the first that is not
-/// what was asked for.
+/// Takes words and lines off the front of a text; false, for good, at the first that is
+/// not what was asked for.
 class Words {
  public:
   explicit Words(std::string_view left) : left_(left) {}

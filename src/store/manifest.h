@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manifest makes a folder of files a checkpoint: it names each with its length and its
-// hash, and ends in a hash of itself. Plain lines, for people to read:
+// The manifest makes a folder of files a checkpoint: it names each with its length and
+// its hash, and ends in a hash of itself. Plain lines, for people to read:
 //
 //     topknot checkpoint 1
 //     step 1200

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that try something together: each says how it went instead of throwing, all hear the
-// same, and then all go on or all throw. Nobody is left waiting for one that has given up.
+// Ranks that try something together: each says how it went instead of throwing, all hear
+// the same, and then all go on or all throw. Nobody is left waiting for one that has
+// given up.
 #pragma once
 
 #include <array>
@@ -33,8 +34,8 @@ void require_ok(const Note& note);
 /// At rank 0 everyone's notes, by rank; nothing elsewhere.
 std::vector<Note> gather(Transport& link, const Note& mine);
 
-/// The first of `notes` that is not ok, with its rank's number in the sentence; ok when all
-/// are.
+/// The first of `notes` that is not ok, with its rank's number in the sentence; ok when
+/// all are.
 Note first_failure(const std::vector<Note>& notes);
 
 /// Rank 0's note becomes everyone's.

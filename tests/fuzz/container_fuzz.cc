@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as a file of a checkpoint, in three ways that the first byte of an input chooses
-// between: the file itself; a header whose length is put right, before so many bytes of data
-// as the second byte says; a manifest whose hash is put right.
+// Any bytes as a file of a checkpoint, in three ways that the first byte of an input
+// chooses between: the file itself; a header whose length is put right, before so many
+// bytes of data as the second byte says; a manifest whose hash is put right.
 //
 // What reads must lie inside the file and must come back the same from what it writes.
 #include <algorithm>

@@ -174,8 +174,8 @@ TEST(Checkpoint, CannotBePublishedByAnOlderRun) {
   });
 }
 
-// The older run is stopped before its n-th call, for every n; the newer one takes the folder,
-// loads and saves; then the older goes on.
+// The older run is stopped before its n-th call, for every n; the newer one takes the
+// folder, loads and saves; then the older goes on.
 TEST(Checkpoint, CannotBePublishedByAnOlderRunThatSleptAnywhere) {
   bool slept = true;
   for (std::uint64_t at = 0; slept; ++at) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much memory reading takes, for the files that are dearest to read: every allocation of
-// this program is counted.
+// How much memory reading takes, for the files that are dearest to read: every allocation
+// of this program is counted.
 
 #include <gtest/gtest.h>
 #include <malloc.h>

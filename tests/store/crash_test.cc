@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run is killed at its first call to the file system, then at its second, and so on to the
-// last; the same with a call that is refused. Afterwards the power fails, in five ways. What
-// was saved before must be there, what is there must be whole, and the next run must be able
-// to save.
+// A run is killed at its first call to the file system, then at its second, and so on to
+// the last; the same with a call that is refused. Afterwards the power fails, in five
+// ways. What was saved before must be there, what is there must be whole, and the next
+// run must be able to save.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ using Loss = MemoryFiles::Loss;
 constexpr Loss kLosses[] = {Loss::nothing, Loss::unsynced_bytes, Loss::unsynced_names,
                             Loss::unsynced_folders, Loss::all_unsynced};
 
-/// Goes on from what is there and saves the same step again, a later one and one later still.
+/// Goes on from what is there and saves the same step again, a later one and one later
+/// still.
 void go_on(Files& files, int ranks, std::atomic<std::uint64_t>& confirmed) {
   run_to_the_end(ranks, [&](Transport& link) {
     CheckpointFolder folder(files, "c");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every byte of a checkpoint is changed, every file cut at every length; the load must notice
-// and go back to the one before, on all ranks.
+// Every byte of a checkpoint is changed, every file cut at every length; the load must
+// notice and go back to the one before, on all ranks.
 
 #include <gtest/gtest.h>
 

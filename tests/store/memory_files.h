@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file system in memory that can be told to fail, to stop for good, and to lose power. It
-// keeps two versions of everything: what a program sees, and what is on the disk. fsync of a
-// file copies its bytes from the one to the other, sync_folder a folder's names.
+// A file system in memory that can be told to fail, to stop for good, and to lose power.
+// It keeps two versions of everything: what a program sees, and what is on the disk.
+// fsync of a file copies its bytes from the one to the other, sync_folder a folder's
+// names.
 //
-// What a loss of power leaves is up to the disk, so there is a choice: names and bytes that
-// were not synced may each be there or not. Names without bytes are the cruellest.
+// What a loss of power leaves is up to the disk, so there is a choice: names and bytes
+// that were not synced may each be there or not. Names without bytes are the cruellest.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,8 @@
 
 namespace topknot::store::testing {
 
-/// Thrown by every call of a process that has been killed. Not an error: nobody may catch it.
+/// Thrown by every call of a process that has been killed. Not an error: nobody may catch
+/// it.
 struct Killed {};
 
 class MemoryFiles final : public Files {
@@ -30,12 +32,12 @@ class MemoryFiles final : public Files {
     nothing,
     unsynced_bytes,
     unsynced_names,
-    unsynced_folders,  // names in folders of folders: what was removed below stays removed
+    unsynced_folders,  // names in folders of folders; what was removed below stays so
     all_unsynced,
   };
 
-  /// From now on the `call`-th call, counted from 0, is refused once with `reason`, or it and
-  /// all after it never happen.
+  /// From now on the `call`-th call, counted from 0, is refused once with `reason`, or it
+  /// and all after it never happen.
   void arm(Fault fault, std::uint64_t call,
            std::string reason = "No space left on device") {
     const std::scoped_lock lock(mutex_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run for kill_test.py to kill: save_steps FOLDER COUNT loads the newest checkpoint of two
-// ranks, if there is any, and saves it again and COUNT steps more. It prints each step when it
-// is saved, and first what it loaded.
+// A run for kill_test.py to kill: save_steps FOLDER COUNT loads the newest checkpoint of
+// two ranks, if there is any, and saves it again and COUNT steps more. It prints each
+// step when it is saved, and first what it loaded.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checkpoints whose every number says of which step and rank it is, so that one put together
-// from two steps is seen to be.
+// Checkpoints whose every number says of which step and rank it is, so that one put
+// together from two steps is seen to be.
 #pragma once
 
 #include <gtest/gtest.h>
