@@ -10,6 +10,22 @@ find_package(tomlplusplus REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)
 
+# libtorch is the one of the pip wheel; by default that in .venv, where scripts/setup puts it.
+set(TOPKNOT_HAVE_TORCH OFF)
+if(NOT TOPKNOT_TORCH STREQUAL "OFF")
+  file(GLOB torch_in_venv ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch/share/cmake)
+  list(APPEND CMAKE_PREFIX_PATH ${torch_in_venv})
+  set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of libraries that nobody needs
+  find_package(Torch 2.13 QUIET)
+  unset(CMAKE_MESSAGE_LOG_LEVEL)
+  if(Torch_FOUND)
+    set(TOPKNOT_HAVE_TORCH ON)
+  elseif(TOPKNOT_TORCH STREQUAL "ON")
+    message(FATAL_ERROR "TOPKNOT_TORCH is ON but no libtorch 2.13 was found: run scripts/setup, "
+      "or give the folder of TorchConfig.cmake as Torch_DIR, or set TOPKNOT_TORCH=OFF.")
+  endif()
+endif()
+
 set(TOPKNOT_HAVE_MPI OFF)
 if(NOT TOPKNOT_MPI STREQUAL "OFF")
   set(MPI_CXX_SKIP_MPICXX TRUE)  # the C interface is all we use

@@ -15,6 +15,9 @@
 
 namespace topknot {
 
+/// Where Engine::save() keeps the number of steps: the same on all ranks, unlike the rest.
+inline constexpr const char* kEngineSteps = "/engine.step";
+
 /// How an Engine cuts up and reduces. Equal on all ranks.
 struct EngineOptions {
   std::string scheme = "knot";  ///< of the catalog

@@ -30,6 +30,10 @@ class Transport {
                                      std::size_t limit) = 0;
   /// Throws LinkError at the deadline, naming the silent rank; the channel is then dead.
   virtual void wait(Pending message) = 0;
+  /// Gives up all that is under way, so that the memory behind it may go; the channel is
+  /// then dead. For whoever found out, in what arrived, that there is no going on. Over MPI,
+  /// which cannot take a message back, that memory must stay until the process ends.
+  virtual void abandon() noexcept {}
 
   /// The network library's own dense sum (MPI_Allreduce, c10d): the honest yardstick. Its
   /// order of additions is its own. Returns false, with `x` untouched, where there is

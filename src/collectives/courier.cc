@@ -238,8 +238,8 @@ core::Stamp Courier::words_stamp(int from, int to, std::uint64_t count) const {
   return marked;
 }
 
-void Courier::refuse(const core::Fault& fault, int from,
-                     std::uint64_t region_size) const {
+void Courier::refuse(const core::Fault& fault, int from, std::uint64_t region_size) {
+  link_.abandon();
   const std::string me = "rank " + std::to_string(rank());
   const std::string peer = "rank " + std::to_string(from);
   if (fault.kind == core::Fault::Kind::garbled)

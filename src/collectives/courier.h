@@ -118,8 +118,7 @@ class Courier {
  private:
   core::Stamp stamp(int from, int to, std::uint64_t region_size) const;
   core::Stamp words_stamp(int from, int to, std::uint64_t count) const;
-  [[noreturn]] void refuse(const core::Fault& fault, int from,
-                           std::uint64_t region_size) const;
+  [[noreturn]] void refuse(const core::Fault& fault, int from, std::uint64_t region_size);
   void wait(Pending message);
   std::string where() const;
 

@@ -30,6 +30,7 @@ class Group final : public Transport {
     return link_.recv(member(from), into, limit);
   }
 
+  void abandon() noexcept override { link_.abandon(); }
   void wait(Pending message) override {
     try {
       link_.wait(message);

@@ -33,7 +33,6 @@ namespace topknot {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr const char* kStepKey = "/engine.step";
 
 /// Floats that start at a cache line, all zero.
 class AlignedFloats {
@@ -158,12 +157,12 @@ class Engine::Impl {
   void save(State& state) {
     refuse_in_step("save");
     for (const auto& turn : turns_) turn->bucket.save(state);
-    state.values[kStepKey] = step_;
+    state.values[kEngineSteps] = step_;
   }
 
   void load(const State& state) {
     refuse_in_step("load");
-    const auto found = state.values.find(kStepKey);
+    const auto found = state.values.find(kEngineSteps);
     if (found != state.values.end()) {
       const auto* step = std::get_if<std::uint64_t>(&found->second);
       if (step == nullptr)

@@ -18,9 +18,8 @@ namespace {
 
 constexpr double kAny = std::numeric_limits<double>::max();
 
-using Member =
-    std::variant<std::string Job::*, std::int64_t Job::*, double Job::*, bool Job::*,
-                 std::vector<std::string> Job::*>;
+using Member = std::variant<std::string Job::*, std::int64_t Job::*, double Job::*,
+                            bool Job::*, std::vector<std::string> Job::*>;
 
 struct Line {
   std::string_view name;
@@ -87,18 +86,20 @@ std::string text(double value) {
 
 std::string range(const Line& line) {
   if (std::holds_alternative<bool Job::*>(line.member)) return "true or false";
-  if (std::holds_alternative<std::vector<std::string> Job::*>(line.member)) return "a list";
+  if (std::holds_alternative<std::vector<std::string> Job::*>(line.member))
+    return "a list";
   if (std::holds_alternative<std::string Job::*>(line.member)) return "text";
-  const std::string kind =
-      std::holds_alternative<std::int64_t Job::*>(line.member) ? "a whole number" : "a number";
+  const std::string kind = std::holds_alternative<std::int64_t Job::*>(line.member)
+                               ? "a whole number"
+                               : "a number";
   if (line.high == kAny) return kind + " from " + text(line.low);
   return kind + " from " + text(line.low) + " to " + text(line.high);
 }
 
 [[noreturn]] void refuse(const Line& line, std::string_view value) {
   throw ConfigError("The key " + std::string(line.name) + " cannot be " +
-                    (value.empty() ? "empty" : std::string(value)) + "; it is " + range(line) +
-                    ": " + std::string(line.meaning) + ".");
+                    (value.empty() ? "empty" : std::string(value)) + "; it is " +
+                    range(line) + ": " + std::string(line.meaning) + ".");
 }
 
 template <typename Number>
@@ -134,7 +135,8 @@ std::vector<Key> keys() {
     return all;
   }();
   std::vector<Key> all;
-  for (const Line& line : kLines) all.push_back({line.name, ranges[all.size()], line.meaning});
+  for (const Line& line : kLines)
+    all.push_back({line.name, ranges[all.size()], line.meaning});
   return all;
 }
 
@@ -154,14 +156,17 @@ void set(Job& job, std::string_view key, std::string_view value) {
 
 std::string get(const Job& job, std::string_view key) {
   const Line& line = find(key);
-  if (const auto* member = std::get_if<std::string Job::*>(&line.member)) return job.*(*member);
+  if (const auto* member = std::get_if<std::string Job::*>(&line.member))
+    return job.*(*member);
   if (const auto* member = std::get_if<std::int64_t Job::*>(&line.member))
     return std::to_string(job.*(*member));
-  if (const auto* member = std::get_if<double Job::*>(&line.member)) return text(job.*(*member));
+  if (const auto* member = std::get_if<double Job::*>(&line.member))
+    return text(job.*(*member));
   if (const auto* member = std::get_if<bool Job::*>(&line.member))
     return job.*(*member) ? "true" : "false";
   std::string list;
-  for (const std::string& word : job.*std::get<std::vector<std::string> Job::*>(line.member))
+  for (const std::string& word :
+       job.*std::get<std::vector<std::string> Job::*>(line.member))
     list += (list.empty() ? "" : " ") + word;
   return list;
 }

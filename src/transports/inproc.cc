@@ -192,6 +192,16 @@ class Inproc final : public Transport {
     throw LinkError(peer, sentence);
   }
 
+  // Messages nobody will wait for: the channel is dead, and whoever sees the error is about
+  // to let go of the memory behind them.
+  void abandon() noexcept override {
+    for (auto& [id, message] : under_way_) {
+      const std::scoped_lock lock(message.lane->mutex);
+      if (!message.letter->done) message.lane->withdraw(message.letter);
+    }
+    under_way_.clear();
+  }
+
   bool allreduce(std::span<float>) override { return false; }
 
   double now() const noexcept override {
@@ -228,16 +238,6 @@ class Inproc final : public Transport {
              std::to_string(letter.limit) + " were expected";
     if (settled) return who + " has left the job";
     return who + " has been silent for " + std::to_string(options_.timeout) + " s";
-  }
-
-  // Messages nobody will wait for: the channel is dead, and whoever sees the error is about
-  // to let go of the memory behind them.
-  void abandon() noexcept {
-    for (auto& [id, message] : under_way_) {
-      const std::scoped_lock lock(message.lane->mutex);
-      if (!message.letter->done) message.lane->withdraw(message.letter);
-    }
-    under_way_.clear();
   }
 
   std::shared_ptr<Seat> seat_;

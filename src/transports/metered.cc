@@ -34,6 +34,7 @@ class Metered final : public Transport {
     return link_->recv(from, into, limit);
   }
 
+  void abandon() noexcept override { link_->abandon(); }
   void wait(Pending message) override {
     // Counts also when wait() throws: the time until a deadline was spent all the same.
     struct Stopwatch {

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <string>
+
+#include "topknot/error.h"
+
+namespace topknot::train {
+namespace {
+
+// Names in the containers: a prefix for each kind.
+const std::string kWeight = "weight/";
+const std::string kOptimizer = "optimizer/";
+const std::string kStatistic = "statistic/";
+const std::string kState = "state/";
+
+/// The rates' few fields, as arrays of one.
+class FieldsInto final : public StateVisitor {
+ public:
+  explicit FieldsInto(store::Container& into) : into_(into) {}
+  void field(std::string_view name, float& value) override { keep(name, value); }
+  void field(std::string_view name, double& value) override { keep(name, value); }
+  void field(std::string_view name, std::int64_t& value) override { keep(name, value); }
+  void field(std::string_view name, std::uint64_t& value) override { keep(name, value); }
+  void field(std::string_view, std::vector<std::uint64_t>&) override {}
+  void coordinates(std::string_view, std::span<float>) override {}
+
+ private:
+  template <typename T>
+  void keep(std::string_view name, T value) {
+    into_.keep("rates/" + std::string(name), value);
+  }
+  store::Container& into_;
+};
+
+class FieldsFrom final : public StateVisitor {
+ public:
+  explicit FieldsFrom(const store::Container& from) : from_(from) {}
+  void field(std::string_view name, float& value) override { read(name, value); }
+  void field(std::string_view name, double& value) override { read(name, value); }
+  void field(std::string_view name, std::int64_t& value) override { read(name, value); }
+  void field(std::string_view name, std::uint64_t& value) override { read(name, value); }
+  void field(std::string_view, std::vector<std::uint64_t>&) override {}
+  void coordinates(std::string_view, std::span<float>) override {}
+
+ private:
+  template <typename T>
+  void read(std::string_view name, T& value) {
+    value = from_.scalar<T>("rates/" + std::string(name));
+  }
+  const store::Container& from_;
+};
+
+void keep_state(State state, store::Container& own) {
+  for (auto& [key, value] : state.values) {
+    const std::string name = kState + key;
+    std::visit([&](auto& one) { own.keep(name, std::move(one)); }, value);
+    if (std::holds_alternative<std::vector<float>>(value)) store::mark_folded(own, name);
+  }
+}
+
+template <typename T>
+State::Value value_of(const store::Container& own, const std::string& name, bool scalar) {
+  const std::span<const T> values = own.values<T>(name);
+  if (scalar) return values.front();
+  if constexpr (std::same_as<T, float> || std::same_as<T, std::uint64_t>)
+    return std::vector<T>(values.begin(), values.end());
+  throw DataError("The checkpoint's " + name + " is a list where a number should be.");
+}
+
+State state_of(const store::Container& own) {
+  State state;
+  for (const auto& [name, array] : own.arrays()) {
+    if (!name.starts_with(kState)) continue;
+    const bool scalar = array.shape.empty();
+    State::Value& value = state.values[name.substr(kState.size())];
+    switch (array.dtype) {
+      case store::Dtype::f32:
+        value = value_of<float>(own, name, scalar);
+        break;
+      case store::Dtype::f64:
+        value = value_of<double>(own, name, scalar);
+        break;
+      case store::Dtype::i64:
+        value = value_of<std::int64_t>(own, name, scalar);
+        break;
+      case store::Dtype::u64:
+        value = value_of<std::uint64_t>(own, name, scalar);
+        break;
+      default:
+        throw DataError("The checkpoint's " + name + " is of no type we keep.");
+    }
+  }
+  return state;
+}
+
+void copy(const store::Container& from, const std::string& name, std::span<float> to) {
+  const std::span<const float> values = from.values<float>(name);
+  if (values.size() != to.size())
+    throw ConfigError("The checkpoint's " + name + " has " +
+                      std::to_string(values.size()) + " values where this model has " +
+                      std::to_string(to.size()) + ".");
+  std::copy(values.begin(), values.end(), to.begin());
+}
+
+std::string slot_name(std::string_view slot, const Tensor& tensor) {
+  return kOptimizer + std::string(slot) + "/" + tensor.name;
+}
+
+std::span<float> values_of(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+}  // namespace
+
+store::Container shared_part(Live live) {
+  store::Container shared;
+  shared.metadata["format"] = "pt";
+  for (std::size_t i = 0; i < live.replica.size(); ++i) {
+    const Tensor& tensor = live.replica.tensor(i);
+    shared.view(kWeight + tensor.name, std::span<const float>(live.replica.weight(i)),
+                tensor.shape);
+    for (std::size_t s = 0; s < live.optimizer.slots().size(); ++s)
+      shared.view(slot_name(live.optimizer.slots()[s], tensor),
+                  std::span<const float>(live.optimizer.slot(s, i)), tensor.shape);
+  }
+  for (const auto& [name, tensor] : live.replica.statistics())
+    shared.view(kStatistic + name, std::span<const float>(values_of(tensor)));
+  shared.keep("optimizer.steps", live.optimizer.steps());
+  shared.keep("position.epoch", live.position.epoch);
+  shared.keep("position.sample", live.position.sample);
+  shared.keep("position.step", live.position.step);
+  FieldsInto fields(shared);
+  live.rates.visit_state(fields);
+  return shared;
+}
+
+store::Container own_part(Live live) {
+  store::Container own;
+  State state;
+  live.replica.engine().save(state);
+  keep_state(std::move(state), own);
+  for (const auto& [name, tensor] : live.replica.statistics())
+    own.view(kStatistic + name, std::span<const float>(values_of(tensor)));
+  return own;
+}
+
+void restore(const store::Loaded& from, Live live) {
+  const store::Container& shared = from.shared;
+  for (std::size_t i = 0; i < live.replica.size(); ++i) {
+    const Tensor& tensor = live.replica.tensor(i);
+    copy(shared, kWeight + tensor.name, live.replica.weight(i));
+    for (std::size_t s = 0; s < live.optimizer.slots().size(); ++s) {
+      const std::string name = slot_name(live.optimizer.slots()[s], tensor);
+      if (!shared.has(name))
+        throw ConfigError("The checkpoint was made with another optimizer: it has no " +
+                          name + ". Go on with the optimizer it was made with.");
+      copy(shared, name, live.optimizer.slot(s, i));
+    }
+  }
+  for (const auto& [name, tensor] : live.replica.statistics()) {
+    const bool mine = from.own.has(kStatistic + name);
+    copy(mine ? from.own : shared, kStatistic + name, values_of(tensor));
+  }
+  live.optimizer.steps() = shared.scalar<std::uint64_t>("optimizer.steps");
+  live.position.epoch = shared.scalar<std::uint64_t>("position.epoch");
+  live.position.sample = shared.scalar<std::uint64_t>("position.sample");
+  live.position.step = shared.scalar<std::uint64_t>("position.step");
+  FieldsFrom fields(shared);
+  live.rates.visit_state(fields);
+
+  State state = state_of(from.own);
+  if (from.resized) state.values[std::string(kEngineSteps)] = live.position.step;
+  live.replica.engine().load(state);
+}
+
+}  // namespace topknot::train

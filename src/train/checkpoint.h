@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a checkpoint of training has in it. Shared, from rank 0: weights, what the optimizer
+// keeps, where training stands, and rank 0's running statistics for ranks that come new.
+// Own, from each rank: what its compression owes and knows, and its running statistics.
+#pragma once
+
+#include "store/checkpoint.h"
+#include "train/optimizer.h"
+#include "train/rates.h"
+#include "train/replica.h"
+#include "train/task.h"
+
+namespace topknot::train {
+
+/// All that changes while training goes on, where it lies.
+struct Live {
+  Replica& replica;
+  Optimizer& optimizer;
+  Rates& rates;
+  Position& position;
+};
+
+/// The containers look at the live memory: nothing may change before they are written.
+store::Container shared_part(Live live);
+store::Container own_part(Live live);
+
+/// Puts everything back. Throws ConfigError when the optimizer kept something else.
+void restore(const store::Loaded& from, Live live);
+
+}  // namespace topknot::train

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The training loop of one rank:
+//
+//   pass       forward and backward, `accumulate` times; buckets set out as they fill
+//   finish     wait for the exchange
+//   apply      clip, decay, move the weights: the same bits on every rank
+//   confer     one small message round: losses, bytes, and whether somebody wants to leave
+//   look up    at the end of an epoch evaluate; now and then write a checkpoint
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "collectives/primitives.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+#include "train/checkpoint.h"
+#include "train/train.h"
+
+namespace topknot::train {
+namespace {
+
+constexpr int kEngineChannel = 0;
+constexpr int kConferenceChannel = 1;
+constexpr int kStoreChannel = 2;
+constexpr int kFailedCheckpoints = 3;  // in a row, and the run ends
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_)
+        .count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// What the ranks tell each other outside of the exchange of gradients, in rank order.
+class Conference {
+ public:
+  explicit Conference(Transport& link)
+      : channel_(link.channel(kConferenceChannel)),
+        courier_(*channel_, "train", params_) {}
+
+  /// Everybody's numbers, rank by rank.
+  std::vector<std::vector<double>> gather(const std::vector<double>& mine) {
+    std::vector<std::uint32_t> words;
+    for (const double value : mine) {
+      const auto bits = std::bit_cast<std::uint64_t>(value);
+      words.push_back(static_cast<std::uint32_t>(bits));
+      words.push_back(static_cast<std::uint32_t>(bits >> 32));
+    }
+    courier_.begin(words.size(), 0);
+    courier_.enter("confer");
+    const std::vector<std::uint32_t> all = collective::gather_words(courier_, words);
+    std::vector<std::vector<double>> heard;
+    for (std::size_t at = 0; at < all.size(); at += 2) {
+      if (at % words.size() == 0) heard.emplace_back();
+      heard.back().push_back(
+          std::bit_cast<double>(all[at] | std::uint64_t{all[at + 1]} << 32));
+    }
+    return heard;
+  }
+
+  std::vector<double> sum(const std::vector<double>& mine) {
+    std::vector<double> total(mine.size());
+    for (const std::vector<double>& one : gather(mine))
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] += one[i];
+    return total;
+  }
+
+  void average(std::span<float> x) {
+    courier_.begin(x.size(), 0);
+    std::vector<float> error;
+    sum_.run(courier_, x, error);
+    for (float& value : x) value /= static_cast<float>(courier_.size());
+  }
+
+ private:
+  std::unique_ptr<Transport> channel_;
+  Params params_;
+  collective::Courier courier_;
+  collective::RankOrderSum sum_;
+};
+
+/// DGC applies momentum before it sparsifies; the optimizer must not apply it again.
+void move_momentum(Job& job, std::vector<std::string>& remarks) {
+  const Scheme& scheme = find_scheme(job.scheme);
+  const Spec memory =
+      Spec::parse(job.memory.empty() ? scheme.memory : std::string_view(job.memory));
+  Spec optimizer = Spec::parse(job.optimizer);
+  if (memory.name != "dgc" || optimizer.name != "sgd") return;
+  const double momentum = optimizer.params.number("momentum", 0, 0, 1, "");
+  if (momentum == 0) return;
+  job.optimizer = "sgd";
+  if (!memory.params.str().empty()) {
+    remarks.push_back("the memory dgc has the momentum, so the optimizer goes without.");
+    return;
+  }
+  std::string text = std::to_string(momentum);
+  text.erase(text.find_last_not_of('0') + 1);
+  job.memory = "dgc:momentum=" + text;
+  remarks.push_back("momentum " + text +
+                    " is moved from the optimizer to the memory dgc.");
+}
+
+EngineOptions engine_options(const Job& job) {
+  EngineOptions options;
+  options.scheme = job.scheme;
+  options.memory = job.memory;
+  options.compressor = job.compressor;
+  options.collective = job.collective;
+  options.density = job.density;
+  options.schedule = job.density_schedule;
+  options.rules = job.rules;
+  options.bucket_bytes = static_cast<std::uint64_t>(job.bucket_mb * (1 << 20));
+  options.dense_vectors = job.dense_vectors;
+  options.channel = kEngineChannel;
+  return options;
+}
+
+class Trainer {
+ public:
+  Trainer(Transport& link, Job job, const TrainOptions& options, Observer& observer)
+      : link_(link),
+        remarks_(),
+        job_(prepared(std::move(job), remarks_)),
+        options_(options),
+        observer_(observer),
+        task_(make_task(job_, {link.rank(), link.size()})),
+        replica_(task_->model(), link, engine_options(job_)),
+        optimizer_(make_optimizer(Spec::parse(job_.optimizer), sizes())),
+        rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
+               static_cast<double>(job_.epochs)),
+        conference_(link) {
+    if (!options.checkpoints.empty()) {
+      folder_.emplace(store::disk(), options.checkpoints.string());
+      store_link_ = link.channel(kStoreChannel);
+    }
+  }
+
+  Outcome run() {
+    resume();
+    start();
+    const Stopwatch watch;
+    while (!over() && !leaving_) {
+      step();
+      if (epoch_done()) end_epoch();
+      keep();
+    }
+    if (!leaving_ && !evaluated_) evaluate();
+    outcome_.seconds = watch.seconds();
+    return finish();
+  }
+
+ private:
+  static Job prepared(Job job, std::vector<std::string>& remarks) {
+    move_momentum(job, remarks);
+    return job;
+  }
+
+  Live live() { return {replica_, *optimizer_, rates_, position_}; }
+
+  std::vector<std::size_t> sizes() {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < replica_.size(); ++i)
+      all.push_back(replica_.weight(i).size());
+    return all;
+  }
+
+  // ---- where training stands
+
+  std::uint64_t samples_per_step() const {
+    return task_->samples_per_pass() * static_cast<std::uint64_t>(job_.accumulate);
+  }
+  bool over() const {
+    const auto limit = static_cast<std::uint64_t>(job_.steps);
+    return position_.epoch >= static_cast<std::uint64_t>(job_.epochs) ||
+           (limit > 0 && position_.step >= limit);
+  }
+  bool epoch_done() const {
+    return position_.sample + samples_per_step() > task_->train_samples();
+  }
+  double epochs_so_far() const {
+    const double share = static_cast<double>(position_.sample) /
+                         static_cast<double>(task_->train_samples());
+    return static_cast<double>(position_.epoch) + std::min(share, 1.0);
+  }
+
+  void start() {
+    Start start;
+    for (std::size_t i = 0; i < replica_.size(); ++i)
+      start.parameters += replica_.weight(i).size();
+    start.train_samples = task_->train_samples();
+    start.test_samples = task_->test_samples();
+    start.steps_per_epoch =
+        std::max<std::uint64_t>(task_->train_samples() / samples_per_step(), 1);
+    start.steps = start.steps_per_epoch * static_cast<std::uint64_t>(job_.epochs);
+    if (job_.steps > 0)
+      start.steps = std::min(start.steps, static_cast<std::uint64_t>(job_.steps));
+    start.first_step = position_.step;
+    const auto ranks = static_cast<std::uint64_t>(link_.size());
+    start.dense_bytes = 8 * start.parameters * (ranks - 1) / ranks;
+    start.buckets = replica_.engine().buckets();
+    start.gradient_bytes = start.parameters * sizeof(float);
+    start.engine_bytes = replica_.engine().memory_bytes();
+    start.remarks = remarks_;
+    outcome_.dense_bytes_per_step = static_cast<double>(start.dense_bytes);
+    first_step_ = position_.step;
+    observer_.on_start(start);
+  }
+
+  // ---- a step
+
+  void step() {
+    const Stopwatch watch;
+    StepRecord record;
+    record.step = position_.step;
+    record.epoch = position_.epoch;
+    record.lr = rates_.at(epochs_so_far());
+    const double loss = pass(record);
+    record.report = replica_.engine().finish();
+    record.finite = record.report.finite;
+    if (record.finite) apply(record.lr);
+    record.samples = samples_per_step();
+    ++position_.step;
+    confer(loss, record);
+    record.seconds = watch.seconds();
+    note(record);
+  }
+
+  double pass(const StepRecord& record) {
+    const Stopwatch watch;
+    double loss = 0;
+    replica_.engine().begin(record.lr);
+    for (std::int64_t i = 0; i < job_.accumulate; ++i) {
+      const torch::Tensor one =
+          task_->loss(position_) / static_cast<double>(job_.accumulate);
+      position_.sample += task_->samples_per_pass();
+      replica_.backward(one, i + 1 == job_.accumulate);
+      loss += one.item<double>();
+    }
+    compute_seconds_ = watch.seconds();
+    return loss;
+  }
+
+  void apply(double lr) {
+    double squares = 0;
+    if (job_.clip > 0)
+      for (std::size_t i = 0; i < replica_.size(); ++i)
+        for (const float g : replica_.gradient(i)) squares += static_cast<double>(g) * g;
+    const auto factor = static_cast<float>(clip_factor(squares, job_.clip));
+    optimizer_->begin_step();
+    for (std::size_t i = 0; i < replica_.size(); ++i) {
+      const std::span<float> gradient = replica_.gradient(i);
+      if (factor != 1)
+        for (float& g : gradient) g *= factor;
+      const bool decays = job_.decay_vectors || replica_.tensor(i).shape.size() > 1;
+      optimizer_->apply(i, replica_.weight(i), gradient,
+                        {.lr = lr, .decay = decays ? job_.weight_decay : 0});
+    }
+  }
+
+  void confer(double loss, StepRecord& record) {
+    const double leave = observer_.asked_to_leave() ? 1 : 0;
+    const auto sent = static_cast<double>(record.report.sent_bytes);
+    double losses = 0;
+    double most = 0;
+    for (const std::vector<double>& one : conference_.gather({loss, sent, leave})) {
+      losses += one[0];
+      most = std::max(most, one[1]);
+      leaving_ |= one[2] != 0;
+    }
+    record.loss = losses / link_.size();
+    record.sent_bytes = static_cast<std::uint64_t>(most);
+    record.compute_seconds = compute_seconds_;
+  }
+
+  void note(const StepRecord& record) {
+    outcome_.sent_bytes_per_step += static_cast<double>(record.sent_bytes);
+    outcome_.exposed_seconds_per_step += record.report.exposed_seconds;
+    busy_seconds_ += record.report.busy_seconds;
+    epoch_loss_ += record.loss;
+    ++epoch_steps_;
+    evaluated_ = false;
+    observer_.on_step(record);
+  }
+
+  // ---- the end of an epoch
+
+  void end_epoch() {
+    EpochRecord record;
+    record.epoch = position_.epoch;
+    record.step = position_.step;
+    record.train_loss = epoch_loss_ / static_cast<double>(epoch_steps_);
+    record.lr = rates_.at(epochs_so_far());
+    const bool last = position_.epoch + 1 == static_cast<std::uint64_t>(job_.epochs);
+    const auto every = static_cast<std::uint64_t>(job_.evaluate_every);
+    if (last || (every > 0 && (position_.epoch + 1) % every == 0)) {
+      record.test_loss = evaluate();
+      record.evaluated = true;
+      record.metric = outcome_.metric;
+    }
+    record.seconds = epoch_watch_.seconds();
+    ++position_.epoch;
+    position_.sample = 0;
+    epoch_loss_ = 0;
+    epoch_steps_ = 0;
+    epoch_ended_ = true;
+    observer_.on_epoch(record);
+    epoch_watch_ = {};
+  }
+
+  // All ranks judge with the mean of their running statistics.
+  double evaluate() {
+    for (const auto& [name, tensor] : replica_.statistics())
+      conference_.average(
+          {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())});
+    const std::vector<double> sums = conference_.sum(task_->evaluate());
+    outcome_.metric = task_->metric(sums);
+    rates_.learn(task_->score(sums));
+    evaluated_ = true;
+    return sums[1] / sums[0];
+  }
+
+  // ---- checkpoints
+
+  std::string config() const {
+    std::string text;
+    for (const Key& key : keys()) text += get(job_, key.name) + " ";
+    return text;
+  }
+
+  void resume() {
+    if (!folder_) return;
+    folder_->take(*store_link_);
+    if (!options_.resume) return;
+    const store::Loaded from = folder_->load(*store_link_, replica_.fingerprint());
+    restore(from, live());
+    for (const std::string& sentence : from.passed_over) remarks_.push_back(sentence);
+    if (from.resized)
+      remarks_.push_back("the checkpoint was made by " +
+                         std::to_string(from.manifest.shards.size()) +
+                         " workers: what they owed was shared out anew, its mean kept.");
+  }
+
+  void keep() {
+    const bool ended = std::exchange(epoch_ended_, false);
+    if (!folder_) return;
+    const auto every = static_cast<std::uint64_t>(job_.checkpoint_every);
+    const bool due = every > 0 ? position_.step % every == 0 : ended;
+    if (!due && !leaving_ && !over()) return;
+    const Stopwatch watch;
+    try {
+      folder_->save(*store_link_, position_.step, shared_part(live()), own_part(live()),
+                    {config(), replica_.fingerprint()});
+      failed_ = 0;
+      observer_.on_checkpoint(position_.step, watch.seconds());
+    } catch (const StorageError& error) {
+      if (leaving_ || ++failed_ == kFailedCheckpoints) throw;
+      observer_.on_checkpoint_failed(error.what());
+    }
+  }
+
+  Outcome finish() {
+    const double steps =
+        static_cast<double>(std::max<std::uint64_t>(position_.step - first_step_, 1));
+    outcome_.steps = position_.step;
+    outcome_.epochs = position_.epoch;
+    const double exposed = outcome_.exposed_seconds_per_step;
+    outcome_.overlap =
+        busy_seconds_ > 0 ? std::clamp(1 - exposed / busy_seconds_, 0.0, 1.0) : 0;
+    outcome_.sent_bytes_per_step /= steps;
+    outcome_.exposed_seconds_per_step /= steps;
+    outcome_.weights_hash = replica_.weights_hash();
+    outcome_.left_early = leaving_ && !over();
+    return outcome_;
+  }
+
+  Transport& link_;
+  std::vector<std::string> remarks_;
+  const Job job_;
+  const TrainOptions& options_;
+  Observer& observer_;
+  std::unique_ptr<Task> task_;
+  Replica replica_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Rates rates_;
+  Conference conference_;
+  std::optional<store::CheckpointFolder> folder_;
+  std::unique_ptr<Transport> store_link_;
+
+  Position position_;
+  std::uint64_t first_step_ = 0;
+  Outcome outcome_;
+  double busy_seconds_ = 0;
+  double compute_seconds_ = 0;
+  double epoch_loss_ = 0;
+  std::uint64_t epoch_steps_ = 0;
+  Stopwatch epoch_watch_;
+  bool epoch_ended_ = false;
+  bool evaluated_ = false;
+  bool leaving_ = false;
+  int failed_ = 0;
+};
+
+}  // namespace
+
+Outcome train(Transport& link, const Job& job, const TrainOptions& options,
+              Observer& observer) {
+  check(job, link.size());
+  at::set_num_threads(static_cast<int>(job.threads));
+  return Trainer(link, job, options, observer).run();
+}
+
+void check(const Job& job, int) {
+  find_scheme(job.scheme);
+  if (job.density <= 0)
+    throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
+}
+
+}  // namespace topknot::train

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/models/network.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "topknot/error.h"
+
+namespace topknot::train {
+namespace {
+
+struct Line {
+  const char* name;
+  std::shared_ptr<Network> (*make)(Params&, const NetworkShape&);
+};
+
+constexpr Line kLines[] = {
+    {"mlp", make_mlp},           {"cnn", make_cnn},           {"vgg16", make_vgg16},
+    {"resnet20", make_resnet20}, {"resnet18", make_resnet18}, {"resnet50", make_resnet50},
+};
+
+}  // namespace
+
+std::shared_ptr<Network> make_network(const Spec& spec, const NetworkShape& shape) {
+  std::vector<std::string> names;
+  for (const Line& line : kLines) {
+    names.emplace_back(line.name);
+    if (spec.name != line.name) continue;
+    Params params = spec.params;
+    auto made = line.make(params, shape);
+    params.refuse_unknown(spec.name);
+    return made;
+  }
+  throw ConfigError("There is no model named " + spec.name + "; nearest is " +
+                    nearest(spec.name, names) + ".");
+}
+
+void initialise(torch::nn::Module& module, std::uint64_t seed) {
+  const torch::NoGradGuard no_grad;
+  std::uint64_t stream = 0;
+  for (const auto& item : module.named_parameters()) {
+    torch::Tensor weight = item.value();
+    core::Random random(core::random_bits(seed, stream++));
+    if (weight.dim() < 2) {
+      weight.fill_(item.key().ends_with("bias") ? 0 : 1);
+      continue;
+    }
+    const auto fan_in = static_cast<double>(weight[0].numel());
+    const auto bound = static_cast<float>(std::sqrt(6 / fan_in));
+    float* const values = weight.data_ptr<float>();
+    for (std::int64_t i = 0; i < weight.numel(); ++i)
+      values[i] = bound * (2 * random.uniform() - 1);
+  }
+}
+
+torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                              std::int64_t stride) {
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, kernel)
+                               .stride(stride)
+                               .padding(kernel / 2)
+                               .bias(false));
+}
+
+}  // namespace topknot::train

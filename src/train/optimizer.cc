@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/optimizer.h"
+
+#include <cmath>
+#include <string>
+
+#include "topknot/error.h"
+
+namespace topknot::train {
+namespace {
+
+/// m = momentum * m + g; the weight moves by m, or with Nesterov by g + momentum * m.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(Params& params, std::span<const std::size_t> sizes)
+      : Sgd(static_cast<float>(
+                params.number("momentum", 0, 0, 1, "share of the last move")),
+            params.flag("nesterov", false, "look one move ahead"), sizes) {}
+
+  void apply(std::size_t parameter, std::span<float> weight,
+             std::span<const float> gradient, const Move& move) override {
+    const auto lr = static_cast<float>(move.lr);
+    const auto decay = static_cast<float>(move.decay);
+    if (momentum_ == 0) {
+      for (std::size_t i = 0; i < weight.size(); ++i)
+        weight[i] -= lr * (gradient[i] + decay * weight[i]);
+      return;
+    }
+    float* const last = slot(0, parameter).data();
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      const float g = gradient[i] + decay * weight[i];
+      last[i] = momentum_ * last[i] + g;
+      weight[i] -= lr * (nesterov_ ? g + momentum_ * last[i] : last[i]);
+    }
+  }
+
+ private:
+  Sgd(float momentum, bool nesterov, std::span<const std::size_t> sizes)
+      : Optimizer(momentum == 0 ? std::vector<std::string_view>{}
+                                : std::vector<std::string_view>{"momentum"},
+                  sizes),
+        momentum_(momentum),
+        nesterov_(nesterov) {}
+
+  const float momentum_;
+  const bool nesterov_;
+};
+
+/// Kingma and Ba, ICLR 2015. `decoupled` takes the decay off the weight instead of adding
+/// it to the gradient (Loshchilov and Hutter, ICLR 2019); correct=0 leaves the bias of the
+/// first steps in, as BERT was trained.
+class Adam final : public Optimizer {
+ public:
+  Adam(Params& params, std::span<const std::size_t> sizes, bool decoupled)
+      : Optimizer({"mean", "square"}, sizes),
+        beta1_(params.number("beta1", 0.9, 0, 1, "memory of the mean")),
+        beta2_(params.number("beta2", 0.999, 0, 1, "memory of the squares")),
+        epsilon_(
+            static_cast<float>(params.number("eps", 1e-8, 0, 1, "added to the root"))),
+        correct_(params.flag("correct", true, "correct the bias of the first steps")),
+        decoupled_(decoupled) {}
+
+  void apply(std::size_t parameter, std::span<float> weight,
+             std::span<const float> gradient, const Move& move) override {
+    const auto t = static_cast<double>(steps_);
+    const double scale1 = correct_ ? 1 - std::pow(beta1_, t) : 1;
+    const double scale2 = correct_ ? 1 - std::pow(beta2_, t) : 1;
+    const auto rate = static_cast<float>(move.lr / scale1);
+    const auto root = static_cast<float>(1 / std::sqrt(scale2));
+    const auto beta1 = static_cast<float>(beta1_);
+    const auto beta2 = static_cast<float>(beta2_);
+    const auto coupled = decoupled_ ? 0.0F : static_cast<float>(move.decay);
+    const auto taken = decoupled_ ? static_cast<float>(move.lr * move.decay) : 0.0F;
+    float* const mean = slot(0, parameter).data();
+    float* const square = slot(1, parameter).data();
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      const float g = gradient[i] + coupled * weight[i];
+      mean[i] = beta1 * mean[i] + (1 - beta1) * g;
+      square[i] = beta2 * square[i] + (1 - beta2) * g * g;
+      weight[i] -= taken * weight[i];
+      weight[i] -= rate * mean[i] / (std::sqrt(square[i]) * root + epsilon_);
+    }
+  }
+
+ private:
+  const double beta1_;
+  const double beta2_;
+  const float epsilon_;
+  const bool correct_;
+  const bool decoupled_;
+};
+
+}  // namespace
+
+Optimizer::Optimizer(std::vector<std::string_view> slots,
+                     std::span<const std::size_t> sizes)
+    : slots_(std::move(slots)), kept_(slots_.size()) {
+  for (auto& slot : kept_)
+    for (const std::size_t size : sizes) slot.emplace_back(size);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
+                                          std::span<const std::size_t> sizes) {
+  Params params = spec.params;
+  std::unique_ptr<Optimizer> made;
+  if (spec.name == "sgd") made = std::make_unique<Sgd>(params, sizes);
+  if (spec.name == "adam") made = std::make_unique<Adam>(params, sizes, false);
+  if (spec.name == "adamw") made = std::make_unique<Adam>(params, sizes, true);
+  if (!made)
+    throw ConfigError("There is no optimizer named " + spec.name + "; nearest is " +
+                      nearest(spec.name, {"sgd", "adam", "adamw"}) + ".");
+  params.refuse_unknown(spec.name);
+  return made;
+}
+
+double clip_factor(double squares, double longest) {
+  const double length = std::sqrt(squares);
+  return longest > 0 && length > longest ? longest / length : 1;
+}
+
+}  // namespace topknot::train

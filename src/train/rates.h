@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The learning rate over time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "topknot/params.h"
+#include "topknot/state.h"
+
+namespace topknot::train {
+
+/// Rises linearly from `warmup_from` over `warmup` epochs, then:
+///
+///   constant
+///   steps:at=81+122+155,factor=0.1   times `factor` when each of these epochs begins
+///   cosine                           half a wave down to zero at the end of the run
+///   decay:factor=0.99                times `factor` with every epoch
+///   plateau:factor=0.5,patience=3    times `factor` when so many epochs in a row have not
+///                                    been better than the best
+class Rates {
+ public:
+  /// Throws ConfigError for a schedule that is none.
+  Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
+        double epochs);
+
+  /// At so many epochs from the start, parts of them included.
+  double at(double epoch) const;
+
+  /// Told of each evaluation; `score` is better when it is lower.
+  void learn(double score);
+
+  /// What a plateau remembers.
+  void visit_state(StateVisitor& visitor);
+
+ private:
+  enum class Kind { constant, steps, cosine, decay, plateau };
+
+  double shape(double epoch) const;
+
+  Kind kind_ = Kind::constant;
+  const double lr_;
+  const double warmup_;
+  const double warmup_from_;
+  const double epochs_;
+  double factor_ = 1;
+  std::vector<double> at_;
+  std::int64_t patience_ = 0;
+
+  double best_;
+  double reached_ = 1;       // the product of the plateau's factors so far
+  std::int64_t waited_ = 0;  // epochs since the best
+};
+
+}  // namespace topknot::train

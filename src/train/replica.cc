@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/replica.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
+#include <cstdio>
+
+#include "core/hash.h"
+#include "topknot/error.h"
+
+namespace topknot::train {
+namespace {
+
+std::string hexadecimal(std::uint64_t value) {
+  std::string digits(16, '0');
+  for (int i = 15; i >= 0; --i, value >>= 4)
+    digits[static_cast<std::size_t>(i)] = "0123456789abcdef"[value & 15];
+  return digits;
+}
+
+}  // namespace
+
+Replica::Replica(torch::nn::Module& model, Transport& link,
+                 const EngineOptions& options) {
+  for (const auto& item : model.named_parameters()) {
+    if (item.value().scalar_type() != torch::kFloat)
+      throw ConfigError("The parameter " + item.key() +
+                        " is not f32; only f32 is trained.");
+    if (!item.value().is_contiguous())
+      throw ContractError("the parameter " + item.key() + " is not contiguous");
+    parameters_.push_back(item.value());
+    const auto sizes = item.value().sizes();
+    layout_.tensors.push_back({item.key(), layout_.size(), {sizes.begin(), sizes.end()}});
+  }
+  for (const auto& item : model.named_buffers())
+    if (item.value().scalar_type() == torch::kFloat)
+      statistics_.emplace_back(item.key(), item.value());
+  engine_ = std::make_unique<Engine>(link, layout_, options);
+  tie();
+}
+
+Replica::~Replica() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    accumulators_[i]->del_post_hook(hooks_[i]);
+    parameters_[i].mutable_grad().reset();
+  }
+}
+
+void Replica::tie() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].mutable_grad() =
+        torch::from_blob(engine_->gradient(i).data(), parameters_[i].sizes());
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters_[i]));
+    hooks_.push_back(accumulators_.back()->add_post_hook(
+        std::make_unique<torch::autograd::utils::LambdaPostHook>(
+            [this, i](const torch::autograd::variable_list& outputs,
+                      const torch::autograd::variable_list&) {
+              if (last_) engine_->ready(i);
+              return outputs;
+            })));
+  }
+}
+
+std::span<float> Replica::weight(std::size_t parameter) {
+  return {parameters_[parameter].data_ptr<float>(),
+          static_cast<std::size_t>(parameters_[parameter].numel())};
+}
+
+void Replica::backward(const torch::Tensor& loss, bool last) {
+  last_ = last;
+  loss.backward();
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i].grad().data_ptr<float>() != engine_->gradient(i).data())
+      throw ContractError("the gradient of " + layout_.tensors[i].name +
+                          " is no longer the engine's memory: was it set to none?");
+}
+
+std::string Replica::weights_hash() {
+  core::Hasher hasher;
+  for (std::size_t i = 0; i < size(); ++i) hasher.add(std::as_bytes(weight(i)));
+  return hexadecimal(hasher.value());
+}
+
+std::string Replica::fingerprint() const {
+  core::Hasher hasher;
+  for (const Tensor& tensor : layout_.tensors) {
+    hasher.add(std::as_bytes(std::span(tensor.name)));
+    hasher.add(std::as_bytes(std::span(tensor.shape)));
+  }
+  return hexadecimal(hasher.value());
+}
+
+}  // namespace topknot::train

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank's copy of the model, tied to the engine: every gradient is a view into the
+// engine's memory, so autograd adds straight into the bucket, and a hook on its accumulation
+// tells the engine when it is complete.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "topknot/engine.h"
+
+namespace topknot::train {
+
+class Replica {
+ public:
+  Replica(torch::nn::Module& model, Transport& link, const EngineOptions& options);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  Engine& engine() noexcept { return *engine_; }
+  std::size_t size() const noexcept { return parameters_.size(); }
+  const Tensor& tensor(std::size_t parameter) const { return layout_.tensors[parameter]; }
+  std::span<float> weight(std::size_t parameter);
+  std::span<float> gradient(std::size_t parameter) {
+    return engine_->gradient(parameter);
+  }
+
+  /// Goes backward. Gradients are called ready as they come when this is the `last` pass of
+  /// the step, and only added up when it is not.
+  void backward(const torch::Tensor& loss, bool last);
+
+  /// The running statistics of the model's norms: f32, not trained, each rank's own.
+  const std::vector<std::pair<std::string, torch::Tensor>>& statistics() const noexcept {
+    return statistics_;
+  }
+
+  /// Of all weights, in their order; 16 hexadecimal digits.
+  std::string weights_hash();
+  /// Of names and shapes: equal for models that can take each other's checkpoints.
+  std::string fingerprint() const;
+
+ private:
+  void tie();
+
+  std::vector<torch::Tensor> parameters_;
+  std::vector<std::pair<std::string, torch::Tensor>> statistics_;
+  Layout layout_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::shared_ptr<torch::autograd::Node>>
+      accumulators_;  // hooks live in them
+  std::vector<std::uintptr_t> hooks_;
+  bool last_ = false;
+};
+
+}  // namespace topknot::train

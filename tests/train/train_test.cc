@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole runs, small enough to take a second: what is the same bits as what.
+#include "train/train.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "ranks.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+
+namespace topknot::train {
+namespace {
+
+using testing::run;
+
+Job small_job() {
+  Job job;
+  job.name = "small";
+  job.model = "mlp:hidden=32";
+  job.data = "generated:classes=4,size=320,seed=3,side=8";
+  job.pad = 1;
+  job.flip = true;
+  job.epochs = 3;
+  job.batch = 8;
+  job.lr = 0.05;
+  job.density = 0.05;
+  job.bucket_mb = 0.01;
+  return job;
+}
+
+/// The outcome, which all ranks must agree on.
+Outcome train_on(int ranks, const Job& job, const TrainOptions& options = {}) {
+  std::mutex mutex;
+  std::vector<Outcome> outcomes;
+  run(ranks, [&](Transport& link) {
+    Observer silent;
+    const Outcome outcome = train(link, job, options, silent);
+    const std::scoped_lock lock(mutex);
+    outcomes.push_back(outcome);
+  });
+  for (const Outcome& one : outcomes) {
+    EXPECT_EQ(one.weights_hash, outcomes[0].weights_hash);
+    EXPECT_EQ(one.metric.value, outcomes[0].metric.value);
+  }
+  return outcomes.at(0);
+}
+
+/// A folder that is gone afterwards.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / name()) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  static std::string name() {
+    static int count = 0;
+    return "topknot-train-" + std::to_string(getpid()) + "-" + std::to_string(count++);
+  }
+  std::filesystem::path path_;
+};
+
+TEST(Training, LearnsTheGeneratedImages) {
+  Job job = small_job();
+  job.epochs = 8;
+  const Outcome outcome = train_on(2, job);
+  EXPECT_GT(outcome.metric.value, 0.6) << "chance is 0.25";
+  EXPECT_EQ(outcome.epochs, 8U);
+  EXPECT_EQ(outcome.steps, 160U);
+}
+
+TEST(Training, IsRepeatable) {
+  EXPECT_EQ(train_on(2, small_job()).weights_hash, train_on(2, small_job()).weights_hash);
+  Job other = small_job();
+  other.seed = 2;
+  EXPECT_NE(train_on(2, small_job()).weights_hash, train_on(2, other).weights_hash);
+}
+
+TEST(Training, AddsUpPassesAsIfTheyWereOneBatch) {
+  Job whole = small_job();
+  whole.scheme = "dense";
+  whole.pad = 0;
+  whole.flip = false;
+  whole.steps = 3;
+  Job parts = whole;
+  whole.batch = 16;
+  parts.accumulate = 2;
+  EXPECT_NEAR(train_on(1, whole).metric.value, train_on(1, parts).metric.value, 0.05);
+}
+
+class EveryScheme : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryScheme, ResumesToTheSameBits) {
+  Job job = small_job();
+  job.scheme = GetParam();
+  job.steps = 13;
+  job.checkpoint_every = 1000;
+  const Outcome straight = train_on(2, job);
+  const Folder folder;
+  Job half = job;
+  half.steps = 6;
+  train_on(2, half, {.checkpoints = folder.path()});
+  const Outcome resumed =
+      train_on(2, job, {.checkpoints = folder.path(), .resume = true});
+  EXPECT_EQ(resumed.steps, 13U);
+  EXPECT_EQ(resumed.weights_hash, straight.weights_hash);
+}
+
+TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
+  Job job = small_job();
+  job.scheme = GetParam();
+  job.steps = 3;
+  const Folder folder;
+  train_on(3, job, {.checkpoints = folder.path()});
+  job.steps = 6;
+  EXPECT_EQ(train_on(2, job, {.checkpoints = folder.path(), .resume = true}).steps, 6U);
+  job.steps = 9;
+  EXPECT_EQ(train_on(4, job, {.checkpoints = folder.path(), .resume = true}).steps, 9U);
+}
+
+std::vector<std::string> names_of_schemes() {
+  std::vector<std::string> names;
+  for (const Scheme& scheme : schemes()) names.emplace_back(scheme.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, EveryScheme, ::testing::ValuesIn(names_of_schemes()),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           for (char& letter : name)
+                             if (letter == '-') letter = '_';
+                           return name;
+                         });
+
+TEST(Training, RefusesACheckpointOfAnotherModel) {
+  Job job = small_job();
+  job.steps = 2;
+  const Folder folder;
+  train_on(1, job, {.checkpoints = folder.path()});
+  job.model = "mlp:hidden=33";
+  job.steps = 4;
+  EXPECT_THROW(train_on(1, job, {.checkpoints = folder.path(), .resume = true}),
+               ConfigError);
+}
+
+TEST(Training, RefusesToGoOnFromNothing) {
+  const Folder folder;
+  EXPECT_THROW(train_on(1, small_job(), {.checkpoints = folder.path(), .resume = true}),
+               NoCheckpointError);
+}
+
+/// Wants to leave after some steps.
+class Leaver final : public Observer {
+ public:
+  void on_step(const StepRecord&) override { ++steps_; }
+  bool asked_to_leave() override { return steps_ >= 4; }
+
+ private:
+  int steps_ = 0;
+};
+
+TEST(Training, SavesAndLeavesWhenOneRankIsAsked) {
+  Job job = small_job();
+  const Folder folder;
+  run(2, [&](Transport& link) {
+    Leaver leaver;
+    Observer stayer;
+    const Outcome outcome =
+        train(link, job, {.checkpoints = folder.path()},
+              link.rank() == 1 ? static_cast<Observer&>(leaver) : stayer);
+    EXPECT_TRUE(outcome.left_early);
+    EXPECT_EQ(outcome.steps, 5U);
+  });
+  const Outcome resumed =
+      train_on(2, job, {.checkpoints = folder.path(), .resume = true});
+  EXPECT_EQ(resumed.weights_hash, train_on(2, job).weights_hash);
+}
+
+}  // namespace
+}  // namespace topknot::train
