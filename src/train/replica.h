@@ -52,7 +52,7 @@ class Replica {
   std::vector<std::pair<std::string, torch::Tensor>> statistics_;
   Layout layout_;
   std::unique_ptr<Engine> engine_;
-  std::vector<std::shared_ptr<torch::autograd::Node>>
+  std::vector<c10::intrusive_ptr<torch::autograd::Node>>
       accumulators_;  // hooks live in them
   std::vector<std::uintptr_t> hooks_;
   bool last_ = false;
