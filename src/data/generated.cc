@@ -19,11 +19,11 @@
 namespace topknot::data {
 namespace {
 
-constexpr std::uint32_t kPrototypes = 3;     // for each class
+constexpr std::uint32_t kPrototypes = 2;     // for each class
 constexpr std::uint32_t kPrototypeGrid = 5;  // knots a side of a prototype
 constexpr std::uint32_t kVeilGrid = 4;       // and of what lies over it
 constexpr float kPrototypeAmplitude = 48;
-constexpr float kVeilAmplitude = 40;
+constexpr float kVeilAmplitude = 20;
 
 /// A field over the torus, side x side, through grid x grid random knots.
 void smooth_field(core::Random& random, std::uint32_t grid, std::uint32_t side,
@@ -69,7 +69,7 @@ class Generated final : public Images {
                .height = 0,
                .width = 0},
         noise_(static_cast<float>(
-            params.number("noise", 16, 0, 128, "deviation of each pixel, of 255"))) {
+            params.number("noise", 12, 0, 128, "deviation of each pixel, of 255"))) {
     shape_.height = shape_.width =
         static_cast<std::uint32_t>(params.integer("side", 32, 4, 512, "pixels a side"));
     if (split == Split::test) size_ = (size_ + 4) / 5;
