@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Images that nobody has to fetch. Each class has a few prototypes, smooth random fields,
-// and an image is one of its class's prototypes, moved by up to a quarter of its side around
-// the edges, half of the time mirrored, at some contrast, under another smooth field that
+// and an image is one of its class's prototypes, moved by up to three quarters of its side
+// around the edges, half of the time mirrored, at some contrast, under another smooth field that
 // means nothing, and under noise. A mean over a class is almost grey, so that looking at
 // single pixels tells little; whoever looks for shapes wherever they are learns nearly all.
 //
@@ -93,8 +93,8 @@ class Generated final : public Images {
     const auto label = static_cast<std::size_t>(draw_label(random));
     const std::size_t prototype = label * kPrototypes + random.below(kPrototypes);
     const std::uint32_t side = shape_.width;
-    const auto across = static_cast<std::uint32_t>(random.below(side / 2));
-    const auto down = static_cast<std::uint32_t>(random.below(side / 2));
+    const auto across = static_cast<std::uint32_t>(random.below(side * 3 / 4));
+    const auto down = static_cast<std::uint32_t>(random.below(side * 3 / 4));
     const bool mirrored = (random.bits() >> 63) != 0;
     const float contrast = 0.6F + 0.8F * random.uniform();
     std::vector<float> veil(std::size_t{side} * side);

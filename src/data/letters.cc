@@ -335,7 +335,7 @@ void append_letter(std::string& text, char32_t letter) {
     return;
   }
   const int more = letter < 0x800 ? 1 : letter < 0x10000 ? 2 : 3;
-  text += static_cast<char>((0xF00U >> more) | (letter >> (6 * more)));
+  text += static_cast<char>((0xFF00U >> (more + 1)) | (letter >> (6 * more)));
   for (int i = more - 1; i >= 0; --i)
     text += static_cast<char>(0x80 | ((letter >> (6 * i)) & 0x3F));
 }

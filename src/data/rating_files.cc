@@ -46,7 +46,8 @@ class Line {
 
   void skip(std::string_view word) {
     if (!text_.starts_with(word))
-      refuse("has " + in_quotes(text_) + " where " + in_quotes(word) + " is due");
+      refuse("has " + in_quotes(text_) + " where " +
+             (word == "\t" ? "a tab" : in_quotes(word)) + " is due");
     text_.remove_prefix(word.size());
   }
 
