@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Unicode, as far as BERT's uncased tokenizer wants it. Lower case and accents are known for
-// Latin, Greek, Cyrillic and Japanese letters; others stay as they are.
+// Latin, Greek, Cyrillic, Armenian, Hebrew, Arabic and Japanese letters; others stay as
+// they are.
 #pragma once
 
 #include <cstdint>

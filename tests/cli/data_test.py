@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 
 COMMAND = sys.argv.pop(1)
@@ -200,6 +201,82 @@ class FromFiles(Case):
                      said="t10k-labels-idx1-ubyte.gz: there is no such file")
 
 
+class OtherDomains(Case):
+    def zipped(self, files):
+        archive = self.folder / "mine.zip"
+        with zipfile.ZipFile(archive, "w") as out:
+            for name, text in files.items():
+                out.writestr(name, text)
+        return archive
+
+    def contents(self, name, archive):
+        out = run(name, self.into, "--from", archive, "--unchecked", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return json.loads(out.stdout)["contents"]
+
+    def test_words_from_a_zip(self):
+        archive = self.zipped({f"wikitext-2/wiki.{part}.tokens": " a b \n c \n"
+                               for part in ("train", "valid", "test")})
+        self.assertEqual(self.contents("wikitext2", archive),
+                         {"training words": 5, "validation words": 5, "test words": 5,
+                          "different words": 4})
+
+    def test_a_word_outside_the_vocabulary(self):
+        texts = {"train": "a\n", "valid": "a\n", "test": "b\n"}
+        archive = self.zipped({f"wikitext-2/wiki.{part}.tokens": text
+                               for part, text in texts.items()})
+        self.refused("wikitext2", self.into, "--from", archive, "--unchecked",
+                     said='"b", which is not in the vocabulary')
+
+    def test_ratings_from_a_zip(self):
+        lines = [f"{user}::{user + 200 * when}::5::{when}\n"
+                 for user in range(1, 121) for when in (0, 1)]
+        files = {"ml-1m/README": "", "ml-1m/ratings.dat": "".join(lines)}
+        self.assertEqual(self.contents("ml-1m", self.zipped(files)),
+                         {"training ratings": 120, "users": 120, "items": 240})
+        files["ml-1m/movies.dat"] = "1::Film::Drama\n"
+        out = run("ml-1m", self.folder / "more", "--from", self.zipped(files), "--unchecked")
+        self.assertEqual(out.returncode, 65)
+        self.assertIn("which movies.dat has not", out.stderr)
+
+    def test_a_zip_that_climbs_out_or_has_a_link_is_refused(self):
+        good = {"ml-1m/ratings.dat": "1::2::3::4\n"}
+        self.refused("ml-1m", self.into, "--from", self.zipped({**good, "../evil": "x"}),
+                     "--unchecked", said="nothing was unpacked")
+        archive = self.zipped(good)
+        with zipfile.ZipFile(archive, "a") as out:
+            link = zipfile.ZipInfo("ml-1m/link")
+            link.create_system = 3
+            link.external_attr = (stat.S_IFLNK | 0o777) << 16
+            out.writestr(link, "/etc")
+        self.refused("ml-1m", self.into, "--from", archive, "--unchecked",
+                     said="neither file nor folder")
+
+    def test_speech_from_a_tar(self):
+        samples = struct.pack("<1600h", *range(1600))
+        wave = (b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " +
+                struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16) + b"data" +
+                struct.pack("<I", len(samples)) + samples)
+        files = {}
+        for half in ("train", "test"):
+            files[f"an4/etc/an4_{half}.fileids"] = f"{half}/one\n".encode()
+            files[f"an4/etc/an4_{half}.transcription"] = b"<s> ONE </s> (one)\n"
+            files[f"an4/wav/{half}/one.wav"] = wave
+        archive = write_tar(self.folder / "mine.tar.gz", files)
+        self.assertEqual(self.contents("an4", archive),
+                         {"training utterances": 1, "test utterances": 1, "seconds": 0})
+        files["an4/wav/test/one.wav"] = wave[:-10]
+        archive = write_tar(self.folder / "mine.tar.gz", files)
+        out = run("an4", self.folder / "more", "--from", archive, "--unchecked")
+        self.assertEqual(out.returncode, 65)
+        self.assertIn("cut short", out.stderr)
+
+    def test_a_vocabulary_is_a_file_of_its_own(self):
+        file = self.folder / "words"
+        file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+        self.assertEqual(self.contents("bert-vocab", file), {"word pieces": 6})
+
+
 class Fetching(Case):
     def test_curl_is_asked_for_the_official_address_and_what_comes_is_hashed(self):
         path = self.program("curl", f'echo "$@" >{self.folder}/asked\n'
@@ -213,6 +290,7 @@ class Fetching(Case):
         self.refused("cifar100", self.into, path=path, said="--from FILE")
 
     def test_what_cannot_be_fetched_says_how_to_get_it(self):
+        self.refused("wikipedia-en", self.into, said="run WikiExtractor")
         self.refused("imagenet", self.into, said="register at https://image-net.org")
 
 
