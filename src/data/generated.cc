@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Images that nobody has to fetch. Each class has a few prototypes, smooth random fields,
-// and an image is one of its class's prototypes, moved by up to a quarter of its side around
-// the edges, half of the time mirrored, at some contrast, under another smooth field that
+// and an image is one of its class's prototypes, moved by up to three quarters of its side
+// around the edges, half of the time mirrored, at some contrast, under another smooth field that
 // means nothing, and under noise. A mean over a class is almost grey, so that looking at
 // single pixels tells little; whoever looks for shapes wherever they are learns nearly all.
 //
@@ -19,11 +19,11 @@
 namespace topknot::data {
 namespace {
 
-constexpr std::uint32_t kPrototypes = 3;     // for each class
+constexpr std::uint32_t kPrototypes = 2;     // for each class
 constexpr std::uint32_t kPrototypeGrid = 5;  // knots a side of a prototype
 constexpr std::uint32_t kVeilGrid = 4;       // and of what lies over it
 constexpr float kPrototypeAmplitude = 48;
-constexpr float kVeilAmplitude = 40;
+constexpr float kVeilAmplitude = 20;
 
 /// A field over the torus, side x side, through grid x grid random knots.
 void smooth_field(core::Random& random, std::uint32_t grid, std::uint32_t side,
@@ -69,7 +69,7 @@ class Generated final : public Images {
                .height = 0,
                .width = 0},
         noise_(static_cast<float>(
-            params.number("noise", 16, 0, 128, "deviation of each pixel, of 255"))) {
+            params.number("noise", 12, 0, 128, "deviation of each pixel, of 255"))) {
     shape_.height = shape_.width =
         static_cast<std::uint32_t>(params.integer("side", 32, 4, 512, "pixels a side"));
     if (split == Split::test) size_ = (size_ + 4) / 5;
@@ -93,8 +93,8 @@ class Generated final : public Images {
     const auto label = static_cast<std::size_t>(draw_label(random));
     const std::size_t prototype = label * kPrototypes + random.below(kPrototypes);
     const std::uint32_t side = shape_.width;
-    const auto across = static_cast<std::uint32_t>(random.below(side / 2));
-    const auto down = static_cast<std::uint32_t>(random.below(side / 2));
+    const auto across = static_cast<std::uint32_t>(random.below(side * 3 / 4));
+    const auto down = static_cast<std::uint32_t>(random.below(side * 3 / 4));
     const bool mirrored = (random.bits() >> 63) != 0;
     const float contrast = 0.6F + 0.8F * random.uniform();
     std::vector<float> veil(std::size_t{side} * side);

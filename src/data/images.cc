@@ -19,7 +19,7 @@ constexpr Named kNamed[] = {
     {"cifar10", {{0.4914F, 0.4822F, 0.4465F}, {0.2470F, 0.2435F, 0.2616F}}},
     {"cifar100", {{0.5071F, 0.4865F, 0.4409F}, {0.2673F, 0.2564F, 0.2762F}}},
     {"imagenet", {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}},
-    {"generated", {{0.5F, 0.5F, 0.5F}, {0.2F, 0.2F, 0.2F}}},
+    {"generated", {{0.5F, 0.5F, 0.5F}, {0.16F, 0.16F, 0.16F}}},
 };
 
 const Named& find_named(std::string_view name) {

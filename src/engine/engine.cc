@@ -87,6 +87,7 @@ class Engine::Impl {
     // Memory before sparsifying is at work in the dense bucket too, as dgc's momentum is.
     engine::Recipe whole = recipe;
     whole.collective = Spec::parse("dense");
+    whole.compressor = Spec::parse("topk");  // which stands for none
     const Spec schedule = Spec::parse(options.schedule);
     make_schedule(schedule, options.density);  // refuses, even if no bucket is to use it
     places_.resize(parameters.tensors.size());

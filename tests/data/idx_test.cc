@@ -113,9 +113,8 @@ TEST_P(Idx, ReadsNothingBeyondItsEnd) {
   EXPECT_THROW(set->read(0, pixels), ContractError);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Idx, ::testing::Bool(), [](const auto& one) {
-  return one.param ? "Gzipped" : "Plain";
-});
+INSTANTIATE_TEST_SUITE_P(, Idx, ::testing::Bool(),
+                         [](const auto& one) { return one.param ? "Gzipped" : "Plain"; });
 
 TEST(IdxFolder, SaysHowToGetWhatIsMissing) {
   const TemporaryFolder folder;

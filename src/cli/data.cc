@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/prepare.h"
+#include "topknot/error.h"
+
+namespace topknot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct DataOptions {
+  std::string name;
+  std::string folder = "data";
+  std::string from;
+  bool unchecked = false;
+  bool json = false;
+};
+
+void list_sets(bool as_json) {
+  Json all = Json::array();
+  for (const data::Set& set : data::sets()) {
+    all.push_back({{"name", set.name},
+                   {"summary", set.summary},
+                   {"licence", set.licence},
+                   {"megabytes", set.megabytes},
+                   {"fetched", !set.archives.empty()},
+                   {"folder", set.folder}});
+    if (as_json) continue;
+    fmt::print("{:<15}{}\n{:<15}{} MB{}; licence: {}\n", set.name, set.summary, "",
+               set.megabytes, set.archives.empty() ? ", to be got by hand" : "",
+               set.licence);
+  }
+  if (as_json)
+    fmt::print("{}\n", Json({{"sets", all}}).dump());
+  else
+    fmt::print(
+        "\n`topknot data NAME DIR` fetches one, `--from FILE` takes what is here.\n"
+        "Every domain also has a generated set that needs no download.\n");
+}
+
+void say_prepared(const data::Set& set, const Prepared& done, bool as_json) {
+  if (as_json) {
+    Json held = Json::object();
+    for (const auto& [what, count] : done.contents) held[what] = count;
+    fmt::print("{}\n", Json({{"set", set.name},
+                             {"folder", done.folder.string()},
+                             {"was_there", done.was_there},
+                             {"licence", set.licence},
+                             {"contents", held}})
+                           .dump());
+    return;
+  }
+  fmt::print("{} is {}in {}:", set.name, done.was_there ? "already " : "",
+             done.folder.string());
+  const char* before = " ";
+  for (const auto& [what, count] : done.contents) {
+    fmt::print("{}{} {}", before, count, what);
+    before = ", ";
+  }
+  fmt::print(".\nLicence: {}.\n", set.licence);
+}
+
+void run_data(const DataOptions& options) {
+  if (options.name.empty()) {
+    if (!options.from.empty())
+      throw ConfigError("--from needs the name of the set that the file is of.");
+    return list_sets(options.json);
+  }
+  const data::Set& set = data::find_set(options.name);
+  if (options.unchecked && options.from.empty())
+    throw ConfigError("--unchecked is for a file that was given with --from.");
+  Wish wish{.into = options.folder,
+            .from = std::nullopt,
+            .unchecked = options.unchecked,
+            .say = [](const std::string& what) { fmt::print(stderr, "{}\n", what); }};
+  if (!options.from.empty()) wish.from = options.from;
+  try {
+    say_prepared(set, prepare(set, wish), options.json);
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw StorageError(error.path1().string() + ": " + error.code().message() + ".");
+  }
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, int& /*exit_code*/) {
+  auto options = std::make_shared<DataOptions>();
+  CLI::App* const data = app.add_subcommand(
+      "data", "Fetch, check and prepare a data set; without a name, list them.");
+  data->add_option("name", options->name, "Which set");
+  data->add_option("folder", options->folder, "Where to put its folder")
+      ->capture_default_str();
+  data->add_option("--from", options->from,
+                   "Take this archive (or folder of files) and fetch nothing");
+  data->add_flag("--unchecked", options->unchecked,
+                 "Take --from's file although its hash is not the published one");
+  data->add_flag("--json", options->json, "For other programs");
+  data->callback([options] { run_data(*options); });
+}
+
+}  // namespace topknot::cli

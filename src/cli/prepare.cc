@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/prepare.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+#include "cli/programs.h"
+#include "topknot/error.h"
+
+namespace topknot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using data::Archive;
+using data::Packing;
+using data::Set;
+
+/// Where things are until they are known to be good.
+class Workshop {
+ public:
+  explicit Workshop(const fs::path& beside)
+      : path_(beside / (".topknot-" + std::to_string(getpid()))) {
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (error)
+      throw StorageError(path_.string() + ": cannot be made (" + error.message() + ").");
+  }
+  ~Workshop() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  Workshop(const Workshop&) = delete;
+  Workshop& operator=(const Workshop&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+void fetch(const Archive& archive, const fs::path& file, const Wish& wish) {
+  wish.say("Fetching " + std::string(archive.url));
+  const bool watched = isatty(STDERR_FILENO) != 0;
+  const Ran ran =
+      run_program({"curl", "--fail", "--location", "--proto", "=https,http", "--retry",
+                   "3", watched ? "--progress-bar" : "--silent", "--show-error",
+                   "--output", file.string(), "--", std::string(archive.url)});
+  if (ran.exit_code != 0)
+    throw DataError(std::string(archive.url) + " could not be fetched (curl ended with " +
+                    std::to_string(ran.exit_code) +
+                    "); get it by other means and give it with --from FILE.");
+}
+
+std::string hash_of(const fs::path& file, const std::string& kind) {
+  const Ran ran = run_program({kind + "sum", "--", file.string()});
+  std::string hash = ran.output.substr(0, ran.output.find(' '));
+  if (hash.starts_with('\\')) hash.erase(0, 1);  // said of names with unusual letters
+  if (ran.exit_code != 0 || hash.empty())
+    throw DataError(file.string() + ": " + kind + "sum could not read it.");
+  return hash;
+}
+
+void check_hash(const Archive& archive, const fs::path& file, const Wish& wish) {
+  const std::string wanted(archive.hash.substr(archive.hash.find(':') + 1));
+  const std::string kind(archive.hash.substr(0, archive.hash.find(':')));
+  const std::string got = hash_of(file, kind);
+  if (got == wanted) return;
+  const std::string sentence = file.filename().string() + " has the " + kind + " " + got +
+                               " and the published " + std::string(archive.name) +
+                               " has " + wanted;
+  if (!wish.from)
+    throw DataError(sentence + "; it was damaged on the way or changed since.");
+  if (!wish.unchecked) throw DataError(sentence + "; --unchecked takes it all the same.");
+  wish.say(sentence + "; taken unchecked.");
+}
+
+/// Throws unless `member` is one that the set may have.
+void check_member(const Set& set, const std::string& member) {
+  const bool expected =
+      std::any_of(set.members.begin(), set.members.end(), [&](std::string_view known) {
+        return known.ends_with('/') ? member.starts_with(known) : member == known;
+      });
+  const bool climbs = ("/" + member + "/").find("/../") != std::string::npos;
+  if (expected && !climbs) return;
+  const bool pickle =
+      member.starts_with("cifar-10-batches-py") || member.starts_with("cifar-100-python");
+  throw DataError("The archive has " + member + " in it, which is not of " +
+                  std::string(set.name) +
+                  (pickle ? ": this is the python version, which is pickle and is not "
+                            "read; take the binary version."
+                          : "; nothing was unpacked."));
+}
+
+void check_members(const Set& set, const std::vector<std::string>& members) {
+  for (const std::string& member : members) check_member(set, member);
+  for (const std::string_view known : set.members)
+    if (!known.ends_with('/') &&
+        std::find(members.begin(), members.end(), known) == members.end())
+      throw DataError("The archive lacks " + std::string(known) + ".");
+}
+
+/// Files and folders only: a link could lead out of the folder.
+void check_kinds(const std::vector<std::string>& listing) {
+  for (const std::string& line : listing)
+    if (!line.starts_with('-') && !line.starts_with('d'))
+      throw DataError("The archive has what is neither file nor folder in it: " + line);
+}
+
+Ran run_on_archive(const std::vector<std::string>& words, const fs::path& file) {
+  Ran ran = run_program(words);
+  if (ran.exit_code != 0)
+    throw DataError(file.string() + ": " + words[0] +
+                    " cannot unpack it (it ended with " + std::to_string(ran.exit_code) +
+                    ").");
+  return ran;
+}
+
+void unpack(const Set& set, const fs::path& file, const fs::path& into) {
+  const std::string name = fs::absolute(file).string();
+  if (set.packing == Packing::tar) {
+    check_members(set, lines_of(run_on_archive({"tar", "-tzf", name}, file).output));
+    check_kinds(lines_of(run_on_archive({"tar", "-tvzf", name}, file).output));
+    run_on_archive({"tar", "-xzf", name, "-C", into.string(), "--no-same-owner",
+                    "--no-same-permissions"},
+                   file);
+  } else {
+    check_members(set, lines_of(run_on_archive({"unzip", "-Z1", name}, file).output));
+    run_on_archive({"unzip", "-q", "-o", name, "-d", into.string()}, file);
+  }
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(into))
+    if (entry.is_symlink() || !(entry.is_regular_file() || entry.is_directory()))
+      throw DataError("The archive has what is neither file nor folder in it: " +
+                      entry.path().filename().string());
+}
+
+/// The archive as a file: fetched, or what the user has.
+fs::path obtain(const Set& set, const Archive& archive, const Workshop& workshop,
+                const Wish& wish) {
+  fs::path file = workshop.path() / archive.name;
+  if (!wish.from) {
+    fetch(archive, file, wish);
+  } else {
+    const bool folder = fs::is_directory(*wish.from);
+    if (folder && set.packing != Packing::files)
+      throw DataError(wish.from->string() + " is a folder; " + std::string(set.name) +
+                      " is prepared from " + std::string(archive.name) + ".");
+    file = folder ? *wish.from / archive.name : *wish.from;
+    if (!fs::is_regular_file(file))
+      throw DataError(file.string() + ": there is no such file.");
+  }
+  check_hash(archive, file, wish);
+  return file;
+}
+
+void take_copy(const fs::path& file, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(file, to, error);
+  if (error)
+    throw StorageError(to.string() + ": cannot be written (" + error.message() + ").");
+}
+
+void move_into_place(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error)
+    throw StorageError(to.string() + ": cannot be made (" + error.message() + ").");
+}
+
+Prepared what_is_there(const Set& set, const fs::path& place) {
+  try {
+    return {place, data::contents(set, place), true};
+  } catch (const DataError& error) {
+    throw DataError(std::string(error.what()) + " Remove " + place.string() +
+                    " to prepare it anew.");
+  }
+}
+
+}  // namespace
+
+Prepared prepare(const Set& set, const Wish& wish) {
+  if (set.archives.empty()) {
+    const fs::path there = data::find_folder(set, wish.into);
+    return {there, data::contents(set, there), true};
+  }
+  const fs::path place = wish.into / set.folder;
+  if (fs::exists(place)) return what_is_there(set, place);
+  if (wish.from && set.archives.size() > 1 && !fs::is_directory(*wish.from))
+    throw DataError(std::string(set.name) + " is " + std::to_string(set.archives.size()) +
+                    " files; give the folder that has them with --from.");
+  const Workshop workshop(wish.into);
+  const fs::path unpacked = workshop.path() / "unpacked";
+  const fs::path made = unpacked / set.folder;
+  fs::create_directories(set.packing == Packing::files ? made : unpacked);
+  for (const Archive& archive : set.archives) {
+    const fs::path file = obtain(set, archive, workshop, wish);
+    if (set.packing == Packing::files)
+      take_copy(file, made / archive.name);
+    else
+      unpack(set, file, unpacked);
+  }
+  wish.say("Reading all of it once");
+  Prepared prepared{place, data::contents(set, made), false};
+  move_into_place(made, place);
+  return prepared;
+}
+
+}  // namespace topknot::cli

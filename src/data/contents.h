@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/sets.h"
+
+namespace topknot::data {
+
+/// What a set holds, such as {"training images", 50000}, in the order to say it in.
+using Contents = std::vector<std::pair<std::string, std::size_t>>;
+
+/// Opens all of the set in `folder` with its reader and counts. Throws as the reader does.
+Contents contents(const Set& set, const std::filesystem::path& folder);
+
+}  // namespace topknot::data

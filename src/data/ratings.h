@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who liked what: pairs of people and things, with one thing held out for each person.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/random.h"
+
+namespace topknot::data {
+
+/// A set as the NCF paper uses it (He et al., WWW 2017): for each user the last item is held
+/// out and ranked among others that the user did not rate.
+class Ratings {
+ public:
+  static constexpr std::size_t kNegatives = 99;
+
+  struct Pair {
+    std::uint32_t user;
+    std::uint32_t item;
+    bool operator==(const Pair&) const = default;
+  };
+
+  /// `train` has users below held_out.size() and items below `items`; `negatives` are
+  /// kNegatives for each user, one user after another. Throws ContractError otherwise.
+  Ratings(std::uint32_t items, std::vector<Pair> train,
+          std::vector<std::uint32_t> held_out, std::vector<std::uint32_t> negatives);
+
+  std::uint32_t users() const { return static_cast<std::uint32_t>(held_out_.size()); }
+  std::uint32_t items() const { return items_; }
+  std::span<const Pair> train() const { return train_; }
+  std::uint32_t held_out(std::uint32_t user) const { return held_out_.at(user); }
+  std::span<const std::uint32_t> negatives(std::uint32_t user) const {
+    return std::span(negatives_).subspan(std::size_t{user} * kNegatives, kNegatives);
+  }
+
+  /// Whether the user rated the item, to train on.
+  bool rated(std::uint32_t user, std::uint32_t item) const;
+  /// An item that the user did not rate: what training tells apart from those that were.
+  std::uint32_t draw_negative(std::uint32_t user, core::Random& random) const;
+
+ private:
+  std::uint32_t items_;
+  std::vector<Pair> train_;
+  std::vector<std::uint32_t> held_out_;
+  std::vector<std::uint32_t> negatives_;
+  std::vector<std::size_t> first_;     // of each user's items in sorted_
+  std::vector<std::uint32_t> sorted_;  // items by user, ascending
+};
+
+/// One line of raw ratings, with users and items as the file numbers them.
+struct RawRating {
+  std::uint32_t user;
+  std::uint32_t item;
+  std::int64_t time;
+};
+
+/// Numbers users and items from 0 in order of appearance, holds out each user's latest rating
+/// (of equal times the last), and draws negatives from `seed`. `source` is named in errors.
+/// Throws DataError when a user has fewer than two ratings, or a pair comes twice.
+Ratings leave_one_out(std::span<const RawRating> raw, std::uint64_t seed,
+                      const std::filesystem::path& source);
+
+/// "ml-1m", "ml-20m": NAME.{train.rating,test.rating,test.negative} in `folder`, or
+/// ratings.dat or ratings.csv; or "generated:users=1000,items=500,each=20,seed=1": ratings from
+/// latent factors. Throws ConfigError, or DataError when a file is missing or broken or has
+/// an unknown user or item.
+Ratings open_ratings(std::string_view name, const std::filesystem::path& folder);
+
+}  // namespace topknot::data

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "data/text.h"
+
+namespace topknot::data {
+
+/// BERT's uncased tokenizer (Devlin et al., 2019): text is cut at spaces and punctuation,
+/// put into lower case without accents, and each word is cut into the longest pieces that the
+/// vocabulary has, from the left; those within a word begin with "##".
+class WordPiece {
+ public:
+  /// Throws DataError, naming `source`, when [PAD], [UNK], [CLS], [SEP] or [MASK] is missing.
+  WordPiece(Vocabulary vocabulary, const std::filesystem::path& source);
+
+  /// Throws DataError when `text` is not UTF-8.
+  std::vector<TokenId> encode(std::string_view text) const;
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  std::size_t size() const { return vocabulary_.size(); }
+  TokenId pad() const { return pad_; }
+  TokenId unknown() const { return unknown_; }
+  TokenId begin() const { return begin_; }          ///< [CLS]
+  TokenId separator() const { return separator_; }  ///< [SEP]
+  TokenId mask() const { return mask_; }
+
+ private:
+  void append_pieces(std::string_view word, std::vector<TokenId>& ids) const;
+
+  Vocabulary vocabulary_;
+  TokenId pad_, unknown_, begin_, separator_, mask_;
+};
+
+/// "bert-vocab" (vocab.txt in `folder`, a piece a line), or "generated:words=2000,seed=1":
+/// letters and the words of the generated language.
+WordPiece open_word_pieces(std::string_view name, const std::filesystem::path& folder);
+
+}  // namespace topknot::data
