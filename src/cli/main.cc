@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = kDone;
   add_list(app, exit_code);
+  add_train(app, exit_code);
   add_bench(app, exit_code);
   const CLI::App* command = &app;
   try {
