@@ -22,6 +22,8 @@ file(RELATIVE_PATH library_from_command
   ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(topknot_command PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_command})
 install(TARGETS topknot_command)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${CMAKE_INSTALL_DATADIR}/topknot
+  FILES_MATCHING PATTERN "*.toml")
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/topknot
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")

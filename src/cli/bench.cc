@@ -2,6 +2,7 @@
 #include "cli/bench.h"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,20 +79,43 @@ Progress::Progress(std::string_view title, std::size_t steps)
       terminal_(isatty(STDERR_FILENO) != 0),
       start_(std::chrono::steady_clock::now()) {}
 
-Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r{:<79}\r", "");
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
+  if (shown_) fmt::print(stderr, "\r\033[K");
+  shown_ = false;
 }
 
 void Progress::step() {
   ++done_;
-  constexpr std::size_t kWidth = 30;
   const auto elapsed = std::chrono::steady_clock::now() - start_;
-  if (!terminal_ || elapsed < std::chrono::seconds(2)) return;
+  if (terminal_ && elapsed >= std::chrono::seconds(2)) draw("");
+}
+
+void Progress::show(std::size_t done, std::string_view note) {
+  done_ = done;
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ || (done < steps_ && now - drawn_ < std::chrono::milliseconds(200)))
+    return;
+  drawn_ = now;
+  draw(note);
+}
+
+void Progress::draw(std::string_view note) {
+  constexpr std::size_t kWidth = 30;
   shown_ = true;
+  winsize window = {};
+  ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
+  const std::size_t columns = window.ws_col > 1 ? window.ws_col - 1U : 79U;
+  const std::size_t width = note.empty() ? kWidth : kWidth / 2;
   const std::size_t filled =
-      kWidth * std::min(done_, steps_) / std::max<std::size_t>(steps_, 1);
-  fmt::print(stderr, "\r{:<30} [{:<{}}] {}/{}", title_, std::string(filled, '#'), kWidth,
-             done_, steps_);
+      width * std::min(done_, steps_) / std::max<std::size_t>(steps_, 1);
+  const std::string title =
+      note.empty() ? fmt::format("{:<{}}", title_, kWidth) : std::string(title_);
+  const std::string line =
+      fmt::format("{} [{:<{}}] {}/{} {}", title, std::string(filled, '#'), width, done_,
+                  steps_, note);
+  fmt::print(stderr, "\r{}\033[K", std::string_view(line).substr(0, columns));
   std::fflush(stderr);
 }
 

@@ -54,23 +54,32 @@ inline double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A bar on the terminal's error output for work that takes over two seconds; nothing
-/// where that is not a terminal.
+/// A bar on the terminal's error output; nothing where that is not a terminal.
 class Progress {
  public:
   Progress(std::string_view title, std::size_t steps);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
+  /// One more is done. The bar appears when the work takes over two seconds.
   void step();
+  /// So many are done; `note` stands behind the bar, as far as it fits. Drawn a few times a
+  /// second at most, but always when all is done.
+  void show(std::size_t done, std::string_view note);
+  /// Takes the bar away, until it is drawn again.
+  void clear();
+  bool terminal() const { return terminal_; }
 
  private:
+  void draw(std::string_view note);
+
   const std::string title_;
   const std::size_t steps_;
   std::size_t done_ = 0;
   bool shown_ = false;
   const bool terminal_;
   const std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point drawn_;
 };
 
 }  // namespace topknot::cli

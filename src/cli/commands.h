@@ -24,6 +24,7 @@ enum ExitCode : int {
 
 void add_list(CLI::App& app, int& exit_code);
 void add_data(CLI::App& app, int& exit_code);
+void add_train(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_bench_select(CLI::App& bench, int& exit_code);
 void add_bench_step(CLI::App& bench, int& exit_code);

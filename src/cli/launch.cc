@@ -70,6 +70,8 @@ void run_threads(int workers, const LinkOptions& options,
 
 }  // namespace
 
+bool under_launcher() { return launched_size().value_or(0) > 0; }
+
 void run_ranks(const Launch& launch, int fallback,
                const std::function<void(Transport&)>& rank_main) {
   if (const auto launched = launched_size(); launched && *launched > 0)

@@ -15,6 +15,9 @@ struct Launch {
   LinkOptions link;
 };
 
+/// Whether a launcher (mpirun, srun) started this process, so that it is one rank.
+bool under_launcher();
+
 /// Calls `rank_main` once a rank: on `workers` threads (else `fallback` of them), or once
 /// in this process when a launcher (mpirun, srun) started it. Throws what the lowest rank
 /// threw, and ConfigError when a launcher's processes cannot see one another.

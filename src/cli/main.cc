@@ -63,6 +63,7 @@ int run(int argc, char** argv) {
   int exit_code = kDone;
   add_list(app, exit_code);
   add_data(app, exit_code);
+  add_train(app, exit_code);
   add_bench(app, exit_code);
   const CLI::App* command = &app;
   try {

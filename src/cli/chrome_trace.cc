@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/chrome_trace.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "topknot/error.h"
+
+namespace topknot::cli {
+namespace {
+
+constexpr int kTrips = 16;
+
+template <typename T>
+void send(Transport& link, int to, std::span<const T> values) {
+  link.wait(link.send(to, std::as_bytes(values)));
+}
+
+template <typename T>
+std::vector<T> receive(Transport& link, int from, std::size_t most) {
+  std::vector<std::byte> bytes;
+  link.wait(link.recv(from, bytes, most * sizeof(T)));
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+/// Answers each of a rank's questions with the time.
+void tell_time(Transport& link, int rank) {
+  for (int trip = 0; trip < kTrips; ++trip) {
+    receive<double>(link, rank, 1);
+    const double now = link.now();
+    send<double>(link, rank, {&now, 1});
+  }
+}
+
+ClockReading ask_time(Transport& link) {
+  double quickest = std::numeric_limits<double>::max();
+  ClockReading best;
+  for (int trip = 0; trip < kTrips; ++trip) {
+    const double asked = link.now();
+    send<double>(link, 0, {&asked, 1});
+    const double theirs = receive<double>(link, 0, 1).at(0);
+    const double told = link.now();
+    if (told - asked >= quickest) continue;
+    quickest = told - asked;
+    best = {told, (asked + told) / 2 - theirs};
+  }
+  if (std::abs(best.ahead) <= quickest / 2) best.ahead = 0;
+  return best;
+}
+
+void print_names(std::FILE* file, std::size_t rank) {
+  fmt::print(
+      file,
+      R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}},)"
+      "\n"
+      R"({{"ph":"M","name":"thread_name","pid":{0},"tid":0,"args":{{"name":"compute"}}}},)"
+      "\n"
+      R"({{"ph":"M","name":"thread_name","pid":{0},"tid":1,"args":{{"name":"exchange"}}}})",
+      rank);
+}
+
+void print_span(std::FILE* file, std::size_t rank, const TraceSpan& span, double zero) {
+  const bool exchange = span.kind == TraceSpan::exchange;
+  const std::string name = exchange ? fmt::format("bucket {}", span.bucket)
+                           : span.kind == TraceSpan::wait ? "wait for buckets"
+                                                          : "forward, backward";
+  const std::string sent =
+      exchange ? fmt::format(R"(,"sent_bytes":{})", span.sent_bytes) : "";
+  fmt::print(file,
+             ",\n"
+             R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+             R"("args":{{"step":{}{}}}}})",
+             name, rank, exchange ? 1 : 0, 1e6 * (span.start - zero), 1e6 * span.seconds,
+             span.step, sent);
+}
+
+double ahead_at(double time, ClockReading first, ClockReading last) {
+  if (last.at <= first.at) return first.ahead;
+  const double share = (time - first.at) / (last.at - first.at);
+  return first.ahead + share * (last.ahead - first.ahead);
+}
+
+}  // namespace
+
+ClockReading read_clock(Transport& link) {
+  if (link.rank() != 0) return ask_time(link);
+  for (int rank = 1; rank < link.size(); ++rank) tell_time(link, rank);
+  return {link.now(), 0};
+}
+
+void TraceSpans::keep(const TraceSpan& span) {
+  if (spans_.size() < limit_) spans_.push_back(span);
+}
+
+void TraceSpans::add(const train::StepRecord& record) {
+  const StepReport& report = record.report;
+  keep({TraceSpan::compute, 0, record.step, report.start, record.compute_seconds, 0});
+  // Whoever waits for the last bucket stands in finish(), which is the step's end.
+  keep({TraceSpan::wait, 0, record.step,
+        report.start + report.seconds - report.exposed_seconds, report.exposed_seconds,
+        0});
+  for (std::uint32_t i = 0; i < report.buckets.size(); ++i) {
+    const StepTrace& bucket = report.buckets[i];
+    keep({TraceSpan::exchange, i, record.step, bucket.start, bucket.seconds,
+          bucket.sent_bytes});
+  }
+}
+
+std::vector<std::vector<TraceSpan>> TraceSpans::gather(Transport& link,
+                                                       ClockReading first,
+                                                       ClockReading last) const {
+  std::vector<TraceSpan> mine = spans_;
+  for (TraceSpan& span : mine) span.start -= ahead_at(span.start, first, last);
+  if (link.rank() != 0) {
+    send<TraceSpan>(link, 0, mine);
+    return {};
+  }
+  std::vector<std::vector<TraceSpan>> all = {std::move(mine)};
+  for (int rank = 1; rank < link.size(); ++rank)
+    all.push_back(receive<TraceSpan>(link, rank, limit_));
+  return all;
+}
+
+void write_chrome_trace(const std::filesystem::path& path,
+                        const std::vector<std::vector<TraceSpan>>& ranks) {
+  double zero = std::numeric_limits<double>::max();
+  for (const auto& spans : ranks)
+    for (const TraceSpan& span : spans) zero = std::min(zero, span.start);
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"),
+                                                       &std::fclose);
+  if (file) {
+    fmt::print(file.get(), "{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (rank != 0) fmt::print(file.get(), ",\n");
+      print_names(file.get(), rank);
+      for (const TraceSpan& span : ranks[rank]) print_span(file.get(), rank, span, zero);
+    }
+    fmt::print(file.get(), "\n]}}\n");
+  }
+  if (!file || std::fflush(file.get()) != 0 || std::ferror(file.get()) != 0)
+    throw StorageError(fmt::format("The file {} cannot be written: {}.", path.string(),
+                                   std::strerror(errno)));
+}
+
+}  // namespace topknot::cli

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/leave_signal.h"
+
+#include <signal.h>
+
+#include <atomic>
+
+namespace topknot::cli {
+namespace {
+
+std::atomic<bool> asked = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void take_note(int) { asked = true; }
+
+void listen(int number, int flags) {
+  struct sigaction action = {};
+  action.sa_handler = take_note;
+  action.sa_flags = SA_RESTART | flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+void listen_for_leave() {
+  listen(SIGUSR1, 0);
+  listen(SIGTERM, 0);
+  listen(SIGINT, static_cast<int>(SA_RESETHAND));
+}
+
+bool leave_was_asked() { return asked; }
+
+}  // namespace topknot::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The signals by which a scheduler or a person asks a run to save and leave.
+#pragma once
+
+namespace topknot::cli {
+
+/// From now on USR1, TERM and INT ask to leave rather than end the process; a second INT
+/// ends it.
+void listen_for_leave();
+
+/// Whether one of them has come.
+bool leave_was_asked();
+
+}  // namespace topknot::cli

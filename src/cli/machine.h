@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run says of where it was run.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace topknot::cli {
+
+/// Host, processor, cores, memory, system; what cannot be found out is missing.
+nlohmann::ordered_json describe_machine();
+
+/// Of topknot and the compiler.
+nlohmann::ordered_json describe_versions();
+
+/// "2026-11-16T09:30:00Z"
+std::string time_now();
+
+/// The most memory this process has ever had at once.
+std::uint64_t peak_memory_bytes();
+
+}  // namespace topknot::cli

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run_folder.h"
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "topknot/error.h"
+
+namespace topknot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_file(const fs::path& path, const char* what) {
+  throw StorageError(fmt::format("The file {} cannot be {}: {}.", path.string(), what,
+                                 std::strerror(errno)));
+}
+
+/// Whatever a loss may be, a line is JSON: NaN and infinity become null, other letters ?.
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+fs::path aside(const fs::path& run) { return run / "checkpoints.overwritten"; }
+
+/// Event files are the only ones whose names are not fixed.
+void remove_traces_of_the_last_run(const fs::path& folder) {
+  for (const char* name : {"steps.jsonl", "epochs.jsonl", "result.json", "trace.json"})
+    fs::remove(folder / name);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with("events.out.tfevents."))
+      fs::remove(entry.path());
+}
+
+Json read_json(const fs::path& path) {
+  std::ifstream stream(path);
+  return Json::parse(stream, nullptr, /*allow_exceptions=*/false);
+}
+
+/// Gives the sentence of a file system's refusal the kind that we throw.
+template <typename Work>
+void on_disk(const Work& work) {
+  try {
+    work();
+  } catch (const fs::filesystem_error& error) {
+    throw StorageError(fmt::format("The disk refused {}: {}.", error.path1().string(),
+                                   error.code().message()));
+  }
+}
+
+}  // namespace
+
+JsonLines::JsonLines(fs::path path)
+    : path_(std::move(path)), file_(std::fopen(path_.c_str(), "ab"), &std::fclose) {
+  if (!file_) refuse_file(path_, "made");
+}
+
+void JsonLines::add(const Json& line) {
+  const std::string text = text_of(line, -1) + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
+      std::fflush(file_.get()) != 0)
+    refuse_file(path_, "written");
+}
+
+void cut_back(const fs::path& file, std::uint64_t step) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return;
+  std::uintmax_t kept = 0;
+  for (std::string line; std::getline(stream, line) && !stream.eof();) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("step") ||
+        !json["step"].is_number_unsigned() || json["step"].get<std::uint64_t>() >= step)
+      break;
+    kept += line.size() + 1;
+  }
+  stream.close();
+  fs::resize_file(file, kept);
+}
+
+fs::path checkpoints_in(const fs::path& run) { return run / "checkpoints"; }
+
+RunFolder::RunFolder(fs::path path, FolderUse use) : path_(std::move(path)), use_(use) {
+  on_disk([&] {
+    if (use_ == FolderUse::fresh && fs::exists(path_ / "run.json"))
+      throw ConfigError(fmt::format(
+          "There is a run in {} already: go on with it by --resume, replace it by "
+          "--overwrite, or name another --out.",
+          path_.string()));
+    if (fs::exists(path_) && !fs::is_directory(path_))
+      throw ConfigError(
+          fmt::format("--out {} is not a folder; name one.", path_.string()));
+    fs::create_directories(path_);
+    if (use_ != FolderUse::overwrite || !fs::exists(checkpoints_in(path_))) return;
+    fs::remove_all(aside(path_));
+    fs::rename(checkpoints_in(path_), aside(path_));
+  });
+}
+
+RunFolder::~RunFolder() {
+  std::error_code none;
+  if (begun_ || !fs::exists(aside(path_), none)) return;
+  fs::remove_all(checkpoints_in(path_), none);
+  fs::rename(aside(path_), checkpoints_in(path_), none);
+}
+
+void RunFolder::begin(Json run, std::uint64_t first_step) {
+  on_disk([&] {
+    if (use_ == FolderUse::resume) {
+      const Json before = read_json(path_ / "run.json");
+      Json resumed = Json::array();
+      if (before.is_object() && before.contains("resumed")) resumed = before["resumed"];
+      resumed.push_back({{"time", run["started"]}, {"step", first_step}});
+      if (before.is_object() && before.contains("started"))
+        run["started"] = before["started"];
+      run["resumed"] = resumed;
+      cut_back(path_ / "steps.jsonl", first_step);
+      cut_back(path_ / "epochs.jsonl", first_step + 1);
+      fs::remove(path_ / "result.json");
+    } else {
+      remove_traces_of_the_last_run(path_);
+    }
+    write("run.json", run);
+    begun_ = true;
+    fs::remove_all(aside(path_));
+  });
+  steps_ = std::make_unique<JsonLines>(path_ / "steps.jsonl");
+  epochs_ = std::make_unique<JsonLines>(path_ / "epochs.jsonl");
+}
+
+void RunFolder::write(const std::string& name, const Json& content) const {
+  const fs::path part = path_ / (name + ".part");
+  std::ofstream stream(part, std::ios::binary);
+  stream << text_of(content, 2) << "\n";
+  stream.close();
+  if (!stream) refuse_file(part, "written");
+  on_disk([&] { fs::rename(part, path_ / name); });
+}
+
+}  // namespace topknot::cli

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run leaves in its folder; docs/train.md has the files and their fields.
+//
+//     run.json       configuration, machine, versions; there once training has begun
+//     steps.jsonl    a line for each step, flushed
+//     epochs.jsonl   a line for each epoch, flushed
+//     result.json    what the run came to; there once it has ended
+//     checkpoints/   the trainer's
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace topknot::cli {
+
+using Json = nlohmann::ordered_json;
+
+/// Lines of JSON, appended to a file. Throws StorageError when the disk refuses.
+class JsonLines {
+ public:
+  explicit JsonLines(std::filesystem::path path);
+  void add(const Json& line);
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+};
+
+/// Cuts a file of JSON lines before the first that is torn or whose "step" is not below
+/// `step`. A file that is not there stays so.
+void cut_back(const std::filesystem::path& file, std::uint64_t step);
+
+enum class FolderUse { fresh, resume, overwrite };
+
+/// One run's folder. Nothing of an earlier run is touched for good before begin(): one that
+/// fails before its first step leaves everything as it was.
+class RunFolder {
+ public:
+  /// Throws ConfigError when another run is in the folder and `use` is fresh. To overwrite,
+  /// its checkpoints are put aside.
+  RunFolder(std::filesystem::path path, FolderUse use);
+  /// Where begin() was never called, what was put aside is put back.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Training begins, with `first_step`: writes run.json and clears or cuts the rest. Of
+  /// the run that is gone on with it keeps "started", and lists this one in "resumed".
+  void begin(Json run, std::uint64_t first_step);
+  void add_step(const Json& line) { steps_->add(line); }
+  void add_epoch(const Json& line) { epochs_->add(line); }
+  /// Replaces a file of the folder, in one instant.
+  void write(const std::string& name, const Json& content) const;
+
+ private:
+  std::filesystem::path path_;
+  FolderUse use_;
+  bool begun_ = false;
+  std::unique_ptr<JsonLines> steps_;
+  std::unique_ptr<JsonLines> epochs_;
+};
+
+/// The folder of a run's checkpoints.
+std::filesystem::path checkpoints_in(const std::filesystem::path& run);
+
+}  // namespace topknot::cli

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A trainer that trains nothing, for the tests of the command: it takes its steps, says what
+// a trainer says, saves and goes on. Everything it says follows from the step but the times.
+// FAKE_STEP_MS is how long a step takes; the folder "missing" has no data.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "topknot/error.h"
+#include "train/train.h"
+
+namespace topknot::train {
+namespace {
+
+constexpr std::uint64_t kStepsPerEpoch = 10;
+constexpr std::uint64_t kParameters = 1000;
+
+/// Whether any rank says so, on all of them.
+bool any_of_all(Transport& link, bool mine) {
+  std::vector<std::byte> word;
+  bool any = mine;
+  if (link.rank() == 0) {
+    for (int rank = 1; rank < link.size(); ++rank) {
+      link.wait(link.recv(rank, word, 1));
+      any = any || word.at(0) == std::byte{1};
+    }
+    const std::byte said{any};
+    for (int rank = 1; rank < link.size(); ++rank) link.wait(link.send(rank, {&said, 1}));
+    return any;
+  }
+  const std::byte said{mine};
+  link.wait(link.send(0, {&said, 1}));
+  link.wait(link.recv(0, word, 1));
+  return word.at(0) == std::byte{1};
+}
+
+std::uint64_t load(const std::filesystem::path& folder) {
+  std::ifstream file(folder / "step");
+  std::uint64_t step = 0;
+  if (!(file >> step)) throw NoCheckpointError("There is no checkpoint to go on from.");
+  return step;
+}
+
+void save(Transport& link, const std::filesystem::path& folder, std::uint64_t step,
+          Observer& observer) {
+  if (folder.empty()) return;
+  if (link.rank() == 0) {
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "step") << step;
+  }
+  any_of_all(link, false);
+  observer.on_checkpoint(step, 0.001);
+}
+
+StepRecord take_step(Transport& link, const Job& job, std::uint64_t step) {
+  StepRecord record;
+  record.report.start = link.now();
+  const char* const pause = std::getenv("FAKE_STEP_MS");
+  if (pause != nullptr)
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(pause)));
+  record.step = record.report.step = step;
+  record.epoch = step / kStepsPerEpoch;
+  record.loss = 2.0 / static_cast<double>(step + 1);
+  record.lr = job.lr;
+  record.finite = record.report.finite = step != 3;
+  record.samples = static_cast<std::uint64_t>(job.batch * link.size());
+  record.sent_bytes = record.report.sent_bytes = 100 + step;
+  record.seconds = 0.010;
+  record.compute_seconds = 0.006;
+  record.report.seconds = 0.009;
+  record.report.exposed_seconds = 0.002;
+  record.report.busy_seconds = 0.005;
+  record.report.select_seconds = 0.001;
+  record.report.wait_seconds = 0.003;
+  record.report.overlap = 0.6;
+  for (const double at : {0.003, 0.006}) {
+    StepTrace bucket;
+    bucket.start = record.report.start + at;
+    bucket.seconds = 0.002;
+    bucket.sent_bytes = 50;
+    record.report.buckets.push_back(bucket);
+  }
+  return record;
+}
+
+EpochRecord end_epoch(const Job& job, std::uint64_t taken) {
+  EpochRecord record;
+  record.epoch = taken / kStepsPerEpoch - 1;
+  record.step = taken;
+  record.train_loss = 2.0 / static_cast<double>(taken);
+  record.evaluated = true;
+  record.test_loss = 2.5 / static_cast<double>(taken);
+  record.metric = {"accuracy", 1 - 1.0 / static_cast<double>(taken)};
+  record.seconds = 0.1;
+  record.lr = job.lr;
+  return record;
+}
+
+Start make_start(Transport& link, const Job& job, std::uint64_t first) {
+  Start start;
+  start.parameters = kParameters;
+  start.train_samples = 640;
+  start.test_samples = 100;
+  start.steps_per_epoch = kStepsPerEpoch;
+  start.steps = job.steps > 0 ? static_cast<std::uint64_t>(job.steps)
+                              : static_cast<std::uint64_t>(job.epochs) * kStepsPerEpoch;
+  start.first_step = first;
+  const auto ranks = static_cast<std::uint64_t>(link.size());
+  start.dense_bytes = 8 * kParameters * (ranks - 1) / ranks;
+  start.buckets = {Layout::flat(600), Layout::flat(400)};
+  start.gradient_bytes = 4 * kParameters;
+  start.engine_bytes = 4 * kParameters;
+  return start;
+}
+
+}  // namespace
+
+// Weak: the trainer's own takes its place once the library of the job has it.
+[[gnu::weak]] void check(const Job& job, int workers) {
+  if (job.density <= 0)
+    throw ConfigError("The density 0 sends nothing; take one in (0, 1].");
+  if (workers < 1) throw ContractError("no workers");
+}
+
+Outcome train(Transport& link, const Job& job, const TrainOptions& options,
+              Observer& observer) {
+  if (job.folder == "missing")
+    throw DataError("The folder missing has no Fashion-MNIST in it.");
+  const std::uint64_t first = options.resume ? load(options.checkpoints) : 0;
+  const Start start = make_start(link, job, first);
+  observer.on_start(start);
+  Outcome outcome;
+  std::uint64_t taken = first;
+  while (taken < start.steps && !outcome.left_early) {
+    observer.on_step(take_step(link, job, taken++));
+    if (taken % kStepsPerEpoch == 0) {
+      const EpochRecord epoch = end_epoch(job, taken);
+      outcome.metric = epoch.metric;
+      observer.on_epoch(epoch);
+      save(link, options.checkpoints, taken, observer);
+    }
+    outcome.left_early =
+        any_of_all(link, observer.asked_to_leave()) && taken < start.steps;
+  }
+  if (outcome.left_early) save(link, options.checkpoints, taken, observer);
+  outcome.steps = taken;
+  outcome.epochs = taken / kStepsPerEpoch;
+  outcome.seconds = 0.01 * static_cast<double>(taken - first);
+  outcome.sent_bytes_per_step = 100.5;
+  outcome.dense_bytes_per_step = static_cast<double>(start.dense_bytes);
+  outcome.exposed_seconds_per_step = 0.002;
+  outcome.overlap = 0.6;
+  char hash[17];
+  std::snprintf(hash, sizeof hash, "%016llx",
+                static_cast<unsigned long long>(0x9E3779B97F4A7C15ULL * taken));
+  outcome.weights_hash = hash;
+  return outcome;
+}
+
+}  // namespace topknot::train

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `topknot train` promises: sentences, exit codes, and what a run leaves in its folder.
+
+    train_test.py COMMAND SOURCE-TREE [MPIRUN]
+
+Runs a few steps of the quick start's model on generated images; on a command whose trainer
+trains nothing it is over in seconds. Where there is no torch only that is checked.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+COMMAND = sys.argv.pop(1)
+TREE = Path(sys.argv.pop(1))
+MPIRUN = sys.argv.pop(1).split() if len(sys.argv) > 1 else []
+LAUNCHER_WORDS = ("OMPI_", "PMI", "PMIX", "SLURM", "TOPKNOT_")
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_WORDS)}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+RESULT_KEYS = ["job", "scheme", "workers", "steps", "epochs", "seconds", "metric",
+               "sent_bytes_per_step", "dense_bytes_per_step", "exposed_seconds_per_step",
+               "weights_hash"]
+STEP_KEYS = ["step", "epoch", "loss", "lr", "finite", "samples", "sent_bytes", "sent_messages",
+             "k_wanted", "k_selected", "count", "seconds", "compute_seconds", "select_seconds",
+             "wait_seconds", "busy_seconds", "exposed_seconds", "overlap"]
+SMALL = """
+model = "mlp"
+data = "generated:size=640"
+epochs = 2
+batch = 16
+workers = 2
+timeout = 30
+"""
+
+
+def run(*words, env=None, launcher=()):
+    return subprocess.run([*launcher, COMMAND, "train", *map(str, words)],
+                          env={**CLEAN, **(env or {})}, capture_output=True, text=True,
+                          timeout=300, check=False)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+HAS_TORCH = "without torch" not in run("./no-such-job.toml").stderr
+
+
+class WithoutTorch(unittest.TestCase):
+    @unittest.skipIf(HAS_TORCH, "there is torch")
+    def test_says_so_in_one_sentence(self):
+        out = run("quickstart")
+        self.assertEqual(out.returncode, 2)
+        self.assertEqual(len(out.stderr.splitlines()), 1, out.stderr)
+
+
+class Lists(unittest.TestCase):
+    def test_the_jobs_are_listed(self):
+        out = run("--list")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        names = [line.split()[0] for line in out.stdout.splitlines()]
+        self.assertEqual(names, sorted(file.stem for file in (TREE / "jobs").glob("*.toml")))
+
+    def test_the_page_has_every_key_as_the_command_says_it(self):
+        said = run("--keys").stdout.splitlines()
+        page = (TREE / "docs" / "train.md").read_text()
+        self.assertGreater(len(said), 60)
+        for first, second in zip(said[::2], said[1::2]):
+            name, meaning = first.split(maxsplit=1)
+            kind, default = second.strip().rsplit("; default ", 1)
+            self.assertIn(f"| `{name}` | {kind} | {default} | {meaning} |", page)
+        rows = re.findall(r"^\| `\w+` \| [^|]* \| [^|]* \| [^|]* \|$", page, re.MULTILINE)
+        self.assertEqual(len(rows), len(said) // 2)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        if not HAS_TORCH:
+            self.skipTest("this command was built without torch")
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        self.out = self.folder / "out"
+        self.job = self.folder / "small.toml"
+        self.job.write_text(SMALL)
+
+    def done(self, *words, code=0, **more):
+        out = run(*words, **more)
+        self.assertEqual(out.returncode, code, out.stdout + out.stderr)
+        return out
+
+    def refused(self, *words, said, code=2, **more):
+        out = self.done(*words, code=code, **more)
+        self.assertEqual(out.stdout, "")
+        self.assertEqual(len(out.stderr.strip().splitlines()), 1, out.stderr)
+        self.assertIn(said, out.stderr)
+
+
+class BadInput(Case):
+    def test_an_unknown_key_gets_the_nearest(self):
+        self.job.write_text("epochs = 1\nbacth = 3\n")
+        self.refused(self.job, said="small.toml:2: There is no key bacth in a job; nearest is batch")
+        self.refused("quickstart", "--set", "bacth=3", said="nearest is batch")
+        self.refused("quickstart", "--set", "epochs", said="key=value")
+        self.refused("quickstart", said="TOPKNOT_LR", env={"TOPKNOT_LR": "fast"})
+
+    def test_a_job_that_is_not_there_is_named(self):
+        self.refused(self.folder / "none.toml", said="There is no file")
+        self.refused("quikstart", said="nearest is quickstart")
+
+    def test_what_writes_needs_a_folder(self):
+        for flag in ("--resume", "--overwrite", "--trace", "--tensorboard"):
+            self.refused(self.job, flag, said="needs --out")
+        self.refused(self.job, "--out", self.out, "--resume", "--overwrite", said="give one")
+        self.assertFalse(self.out.exists())
+
+    def test_a_run_is_not_overwritten_unasked(self):
+        self.done(self.job, "--set", "steps=3", "--out", self.out)
+        before = (self.out / "steps.jsonl").read_text()
+        self.refused(self.job, "--out", self.out, said="There is a run in")
+        self.assertEqual((self.out / "steps.jsonl").read_text(), before)
+        self.done(self.job, "--set", "steps=2", "--out", self.out, "--overwrite")
+        self.assertEqual(len(lines(self.out / "steps.jsonl")), 2)
+
+    def test_there_must_be_a_checkpoint_to_resume(self):
+        self.refused(self.job, "--out", self.out, "--resume", said="checkpoint", code=66)
+        self.assertFalse((self.out / "run.json").exists())
+
+    def test_missing_data_leave_the_run_that_was_to_be_overwritten(self):
+        self.done(self.job, "--out", self.out)
+        before = sorted((str(f), f.stat().st_size) for f in self.out.rglob("*") if f.is_file())
+        self.refused(self.job, "--set", "data=fashion-mnist", "--data", "missing", "--out",
+                     self.out, "--overwrite", said="missing", code=65)
+        after = sorted((str(f), f.stat().st_size) for f in self.out.rglob("*") if f.is_file())
+        self.assertEqual(after, before)
+
+
+class Results(Case):
+    def test_json_is_one_line_and_all_of_the_output(self):
+        out = self.done(self.job, "--set", "steps=5", "--json")
+        self.assertEqual(len(out.stdout.splitlines()), 1)
+        said = json.loads(out.stdout)
+        self.assertEqual(list(said), RESULT_KEYS)
+        self.assertEqual((said["job"], said["workers"], said["steps"]), ("small", 2, 5))
+        self.assertRegex(said["weights_hash"], "^[0-9a-f]{16}$")
+
+    def test_a_flag_beats_the_environment_and_that_the_file(self):
+        environment = {"TOPKNOT_BATCH": "8", "TOPKNOT_SEED": "5", "TOPKNOT_DATA": "/nowhere"}
+        self.done(self.job, "--set", "steps=1", "seed=6", "--out", self.out, env=environment)
+        job = json.loads((self.out / "run.json").read_text())["job"]
+        self.assertEqual((job["batch"], job["seed"], job["epochs"]), (8, 6, 2))
+        self.assertEqual(job["data"], "generated:size=640")
+
+    def test_every_step_and_epoch_has_its_line(self):
+        self.done(self.job, "--out", self.out)
+        steps = lines(self.out / "steps.jsonl")
+        self.assertEqual([one["step"] for one in steps], list(range(len(steps))))
+        for one in steps:
+            self.assertEqual(list(one), STEP_KEYS)
+        epochs = lines(self.out / "epochs.jsonl")
+        self.assertEqual([one["epoch"] for one in epochs], [0, 1])
+        self.assertEqual(epochs[-1]["step"], len(steps))
+        self.assertEqual(list(epochs[0]), ["epoch", "step", "lr", "train_loss", "test_loss",
+                                           "metric", "seconds"])
+        self.assertEqual(list(json.loads((self.out / "result.json").read_text())), RESULT_KEYS)
+
+    def test_the_trace_has_all_ranks_and_tensorboard_a_file(self):
+        self.done(self.job, "--set", "steps=4", "--out", self.out, "--trace", "--tensorboard")
+        events = json.loads((self.out / "trace.json").read_text())["traceEvents"]
+        for rank in (0, 1):
+            spans = [one for one in events if one["ph"] == "X" and one["pid"] == rank]
+            self.assertEqual({one["args"]["step"] for one in spans}, {0, 1, 2, 3})
+            self.assertTrue(any(one["name"] == "bucket 0" for one in spans))
+        self.assertEqual(len(list(self.out.glob("events.out.tfevents.*"))), 1)
+
+    def test_only_errors_are_mixed_with_the_summary_of_a_person(self):
+        out = self.done(self.job, "--set", "steps=2")
+        for word in ("time", "sent", "exchange", "memory", "weights"):
+            self.assertRegex(out.stdout, rf"(?m)^  {word} ")
+
+
+class Signals(Case):
+    def leave(self, number, launcher=(), env=None):
+        """Starts a long run, lets it take a few steps, and asks it to leave."""
+        process = subprocess.Popen(
+            [*launcher, COMMAND, "train", str(self.job), "--set", "epochs=100000", "--out",
+             str(self.out)], env={**CLEAN, "FAKE_STEP_MS": "5", **(env or {})},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        steps = self.out / "steps.jsonl"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            if steps.exists() and steps.read_text().count("\n") >= 5:
+                break
+            time.sleep(0.05)
+        process.send_signal(number)
+        said = process.communicate(timeout=120)[1]
+        self.assertIn("--resume", said)
+        return process.returncode
+
+    def resumed(self):
+        left = len(lines(self.out / "steps.jsonl"))
+        self.assertFalse((self.out / "result.json").exists())
+        # What a run that was killed later would have left: steps beyond the checkpoint.
+        with (self.out / "steps.jsonl").open("a") as file:
+            file.write(json.dumps({"step": left, "killed": True}) + "\n" + '{"step":')
+        out = self.done(self.job, "--set", f"steps={left + 3}", "epochs=100000", "--out",
+                        self.out, "--resume", "--json")
+        self.assertEqual(json.loads(out.stdout)["steps"], left + 3)
+        steps = lines(self.out / "steps.jsonl")
+        self.assertEqual([one["step"] for one in steps], list(range(left + 3)))
+        self.assertFalse(any("killed" in one for one in steps))
+        told = json.loads((self.out / "run.json").read_text())["resumed"]
+        self.assertEqual([one["step"] for one in told], [left])
+
+    def test_usr1_saves_and_leaves_with_85_and_resume_goes_on(self):
+        self.assertEqual(self.leave(signal.SIGUSR1), 85)
+        self.resumed()
+
+    def test_so_do_term_and_int(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.assertEqual(self.leave(number), 85)
+            subprocess.run(["rm", "-r", str(self.out)], check=True)
+
+    @unittest.skipUnless(MPIRUN, "built without MPI")
+    def test_usr1_to_mpirun_reaches_all_ranks(self):
+        self.assertEqual(self.leave(signal.SIGUSR1, [*MPIRUN, "-n", "2"], AS_ROOT), 85)
+        self.resumed()
+
+
+@unittest.skipUnless(MPIRUN, "built without MPI")
+class UnderMpirun(Case):
+    def test_the_launchers_ranks_are_the_workers_whatever_the_file_says(self):
+        out = self.done(self.job, "--set", "steps=2", "--json", "--trace", "--out", self.out,
+                        env=AS_ROOT, launcher=[*MPIRUN, "-n", "3"])
+        self.assertEqual(json.loads(out.stdout)["workers"], 3)
+        told = json.loads((self.out / "run.json").read_text())
+        self.assertEqual((told["launch"], told["workers"]), ("mpi", 3))
+        events = json.loads((self.out / "trace.json").read_text())["traceEvents"]
+        self.assertEqual({one["pid"] for one in events}, {0, 1, 2})
+
+    def test_another_number_of_workers_is_refused(self):
+        for words in (("--workers", "3"), ("--set", "workers=3")):
+            out = run(self.job, *words, env=AS_ROOT, launcher=[*MPIRUN, "-n", "2"])
+            self.assertEqual(out.returncode, 2, out.stderr)
+            self.assertIn("--workers 3 cannot be", out.stderr)
+
+    def test_only_rank_0_complains_of_the_folder(self):
+        self.done(self.job, "--set", "steps=1", "--out", self.out)
+        out = run(self.job, "--out", self.out, env=AS_ROOT, launcher=[*MPIRUN, "-n", "3"])
+        self.assertEqual(out.returncode, 2, out.stderr)
+        self.assertEqual(out.stderr.count("There is a run in"), 1, out.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
