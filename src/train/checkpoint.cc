@@ -13,6 +13,7 @@ namespace {
 const std::string kWeight = "weight/";
 const std::string kOptimizer = "optimizer/";
 const std::string kStatistic = "statistic/";
+const std::string kCarried = "carried/";
 const std::string kState = "state/";
 
 /// The rates' few fields, as arrays of one.
@@ -143,6 +144,8 @@ store::Container own_part(Live live) {
   keep_state(std::move(state), own);
   for (const auto& [name, tensor] : live.replica.statistics())
     own.view(kStatistic + name, std::span<const float>(values_of(tensor)));
+  for (const auto& [name, tensor] : live.task.carried())
+    own.view(kCarried + name, std::span<const float>(values_of(tensor)));
   return own;
 }
 
@@ -163,6 +166,8 @@ void restore(const store::Loaded& from, Live live) {
     const bool mine = from.own.has(kStatistic + name);
     copy(mine ? from.own : shared, kStatistic + name, values_of(tensor));
   }
+  for (const auto& [name, tensor] : live.task.carried())
+    if (from.own.has(kCarried + name)) copy(from.own, kCarried + name, values_of(tensor));
   live.optimizer.steps() = shared.scalar<std::uint64_t>("optimizer.steps");
   live.position.epoch = shared.scalar<std::uint64_t>("position.epoch");
   live.position.sample = shared.scalar<std::uint64_t>("position.sample");

@@ -2,7 +2,8 @@
 //
 // What a checkpoint of training has in it. Shared, from rank 0: weights, what the optimizer
 // keeps, where training stands, and rank 0's running statistics for ranks that come new.
-// Own, from each rank: what its compression owes and knows, and its running statistics.
+// Own, from each rank: what its compression owes and knows, and its running statistics
+// and what its task carries from pass to pass.
 #pragma once
 
 #include "store/checkpoint.h"
@@ -15,6 +16,7 @@ namespace topknot::train {
 
 /// All that changes while training goes on, where it lies.
 struct Live {
+  Task& task;
   Replica& replica;
   Optimizer& optimizer;
   Rates& rates;

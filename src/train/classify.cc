@@ -18,17 +18,12 @@ namespace {
 
 constexpr std::uint64_t kEvaluated = 250;  // images at a time
 
-// Streams of the job's seed.
-constexpr std::uint64_t kWeights = 1;
-constexpr std::uint64_t kShuffle = 2;
-constexpr std::uint64_t kAugmentation = 3;
-
 class Classification final : public Task {
  public:
   Classification(const Job& job, const Place& place)
-      : place_(place),
+      : job_(job),
+        place_(place),
         batch_(static_cast<std::uint64_t>(job.batch)),
-        seed_(static_cast<std::uint64_t>(job.seed)),
         augmentation_{static_cast<std::uint32_t>(job.pad), job.flip, job.rotate},
         train_(data::open_images(job.data, job.folder, data::Split::train)),
         test_(data::open_images(job.data, job.folder, data::Split::test)),
@@ -38,7 +33,7 @@ class Classification final : public Task {
     if (train_->size() == 0 || test_->size() == 0)
       throw DataError("The data set " + job.data + " has no images to " +
                       (train_->size() == 0 ? "train on." : "test on."));
-    initialise(*network_, core::random_bits(seed_, kWeights));
+    initialise(*network_, stream(job_, Draw::weights));
   }
 
   torch::nn::Module& model() override { return *network_; }
@@ -79,15 +74,11 @@ class Classification final : public Task {
   }
 
  private:
-  std::uint64_t stream(std::uint64_t purpose, std::uint64_t epoch) const {
-    return core::random_bits(core::random_bits(seed_, purpose), epoch);
-  }
-
   void shuffle(std::uint64_t epoch) {
     if (!order_.empty() && shuffled_ == epoch) return;
     order_.resize(train_->size());
     std::iota(order_.begin(), order_.end(), 0U);
-    core::Random draws(stream(kShuffle, epoch));
+    core::Random draws(stream(job_, Draw::shuffle, epoch));
     for (std::size_t left = order_.size(); left > 1; --left)
       std::swap(order_[left - 1], order_[draws.below(left)]);
     shuffled_ = epoch;
@@ -121,7 +112,8 @@ class Classification final : public Task {
     raw_.resize(shape.size());
     varied_.resize(shape.size());
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      core::Random draws(core::random_bits(stream(kAugmentation, epoch), first + i));
+      core::Random draws(
+          core::random_bits(stream(job_, Draw::augmentation, epoch), first + i));
       train_->read_part(samples[i], raw_, draws);
       data::augment(raw_, varied_, shape, augmentation_, draws);
       normalise(varied_, shape, batch.first.data_ptr<float>() + i * shape.size());
@@ -153,9 +145,9 @@ class Classification final : public Task {
     samples.clear();
   }
 
+  const Job job_;
   const Place place_;
   const std::uint64_t batch_;
-  const std::uint64_t seed_;
   const data::Augmentation augmentation_;
   const std::unique_ptr<data::Images> train_;
   const std::unique_ptr<data::Images> test_;
@@ -171,10 +163,6 @@ class Classification final : public Task {
 
 std::unique_ptr<Task> make_classification(const Job& job, const Place& place) {
   return std::make_unique<Classification>(job, place);
-}
-
-std::unique_ptr<Task> make_task(const Job& job, const Place& place) {
-  return make_classification(job, place);
 }
 
 }  // namespace topknot::train

@@ -163,7 +163,7 @@ class Trainer {
     return job;
   }
 
-  Live live() { return {replica_, *optimizer_, rates_, position_}; }
+  Live live() { return {*task_, replica_, *optimizer_, rates_, position_}; }
 
   std::vector<std::size_t> sizes() {
     std::vector<std::size_t> all;

@@ -50,16 +50,38 @@ class Task {
   /// order. The first is the number of samples, the second the sum of the losses.
   virtual std::vector<double> evaluate() = 0;
   virtual Metric metric(const std::vector<double>& sums) const = 0;
+  /// What one pass leaves for the next, such as a recurrent state: f32, each rank's own, kept
+  /// in checkpoints and lost when the number of ranks changes. The tensors stay where they are.
+  virtual std::vector<std::pair<std::string, torch::Tensor>> carried() { return {}; }
+
   /// For schedules that wait for the score to improve: lower is better.
   virtual double score(const std::vector<double>& sums) const {
     return sums[1] / sums[0];
   }
 };
 
-/// Images in classes, by cross entropy and accuracy. Throws ConfigError, DataError.
+/// The task that the job's model belongs to. Throws ConfigError, DataError.
+std::unique_ptr<Task> make_task(const Job& job, const Place& place);
+
+// The tasks, each in its own file.
 std::unique_ptr<Task> make_classification(const Job& job, const Place& place);
 
-/// The task that the job's model and data make up.
-std::unique_ptr<Task> make_task(const Job& job, const Place& place);
+// ---- draws
+
+/// What the job's seed is used for: each purpose has a stream of its own.
+enum class Draw : std::uint64_t {
+  weights = 1,
+  shuffle = 2,
+  augmentation = 3,
+  dropout = 4
+};
+std::uint64_t stream(const Job& job, Draw purpose, std::uint64_t epoch = 0);
+
+/// A generator for torch's draws (dropout) in the pass at `at`: libtorch's own is one for the
+/// whole process, which ranks that are threads would share.
+at::Generator generator(const Job& job, const Place& place, const Position& at);
+
+/// Zeroes a share of x and scales up the rest.
+torch::Tensor dropout(const torch::Tensor& x, double share, at::Generator& draws);
 
 }  // namespace topknot::train

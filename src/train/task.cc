@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/task.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "core/random.h"
+#include "topknot/params.h"
+
+namespace topknot::train {
+namespace {
+
+struct Line {
+  const char* model;
+  std::unique_ptr<Task> (*make)(const Job&, const Place&);
+};
+
+// Models that are not here are networks for images.
+constexpr Line kLines[] = {
+    {"mlp", make_classification},
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const Job& job, const Place& place) {
+  const std::string model = Spec::parse(job.model).name;
+  for (const Line& line : kLines)
+    if (model == line.model) return line.make(job, place);
+  return make_classification(job, place);
+}
+
+std::uint64_t stream(const Job& job, Draw purpose, std::uint64_t epoch) {
+  const auto seed = static_cast<std::uint64_t>(job.seed);
+  return core::random_bits(core::random_bits(seed, static_cast<std::uint64_t>(purpose)),
+                           epoch);
+}
+
+at::Generator generator(const Job& job, const Place& place, const Position& at) {
+  const std::uint64_t pass =
+      core::random_bits(stream(job, Draw::dropout, at.epoch), at.sample);
+  return at::make_generator<at::CPUGeneratorImpl>(
+      core::random_bits(pass, static_cast<std::uint64_t>(place.rank)));
+}
+
+torch::Tensor dropout(const torch::Tensor& x, double share, at::Generator& draws) {
+  if (share == 0) return x;
+  const torch::Tensor kept = torch::empty_like(x).bernoulli_(1 - share, draws);
+  return x * kept / (1 - share);
+}
+
+}  // namespace topknot::train
