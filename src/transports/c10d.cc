@@ -21,9 +21,9 @@
 // their own. python/tests/test_link.py holds it to that.
 //
 // Deadlines are kept here, for a wait of Gloo's that runs out of time closes every
-// connection. A peer whose connection breaks is known at once to its listener. Whoever
-// gives up tells all others whom it lost, so that they can name the rank that is to blame
-// and not the one that complained first.
+// connection. A peer whose connection breaks is known at once to its listener. Shortly
+// before its deadline a rank says whom it misses, and whoever gives up says whom it lost, so
+// that all name the rank that is to blame and not the one that they happened to wait for.
 //
 // Received bytes come into memory of this file's and are handed over by wait(). What is
 // being sent is the caller's, and who goes on after a LinkError keeps it.
@@ -61,16 +61,17 @@ constexpr int kFrameTag = 0;
 constexpr std::uint32_t kRestTags = 4096;  // from 1 on; more rests at once share tags
 constexpr std::size_t kEager = std::size_t{64} << 10;
 constexpr std::size_t kFramesOnOffer = 4;
+constexpr double kGrace = 0.1;  // of the timeout: for others to say whom they miss
 constexpr std::chrono::milliseconds kForEver{std::int64_t{1} << 40};
 
-enum class Kind : std::uint32_t { data, obituary, goodbye };
+enum class Kind : std::uint32_t { data, suspicion, obituary, goodbye };
 
 struct Header {
   std::uint64_t channel = 0;
   std::uint64_t length = 0;  // of the whole message
   Kind kind = Kind::data;
   std::uint32_t rest_tag = 0;  // 0: there is no rest
-  std::int32_t lost = -1;      // of an obituary: the rank it is about
+  std::int32_t lost = -1;      // of a suspicion or an obituary: whose
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(Header) == 32);
@@ -134,6 +135,7 @@ class Office {
         rank_(backend_->getRank()),
         size_(backend_->getSize()),
         gone_(static_cast<std::size_t>(size_)),
+        suspects_(static_cast<std::size_t>(size_), -1),
         next_tag_(static_cast<std::size_t>(size_)),
         desks_(static_cast<std::size_t>(size_)) {
     for (int peer = 0; peer < size_; ++peer)
@@ -202,11 +204,20 @@ class Office {
   /// Returns when the letter's frame is here, and what is known of its rest.
   void await_frame(const Letter& letter, Clock::time_point deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline, [&] {
+    const auto is_decided = [&] {
       return letter.matched || lost_ || gone_[at(letter.peer)];
-    });
+    };
+    const auto grace = std::chrono::duration<double>(kGrace * timeout_);
+    const auto soon = deadline - std::chrono::duration_cast<Clock::duration>(grace);
+    if (!changed_.wait_until(lock, soon, is_decided)) {
+      tell_all({.kind = Kind::suspicion, .lost = letter.peer});
+      changed_.wait_until(lock, deadline, is_decided);
+    }
     if (letter.matched) return;
-    if (!lost_ && !gone_[at(letter.peer)]) condemn(letter.peer, silence_of(letter.peer));
+    if (!lost_ && !gone_[at(letter.peer)]) {
+      const int culprit = behind(letter.peer);
+      condemn(culprit, silence_of(culprit));
+    }
     give_up(lock, letter.peer);
   }
 
@@ -332,6 +343,10 @@ class Office {
                 /*tell=*/false);
       return;
     }
+    if (header.kind == Kind::suspicion) {
+      suspects_[at(peer)] = header.lost;
+      return;
+    }
     if (header.kind == Kind::goodbye) {
       desks_[at(peer)].said_goodbye = true;
       return;
@@ -365,6 +380,17 @@ class Office {
                                static_cast<int>(header.rest_tag));
   }
 
+  // A rank that is silent because it misses another one is not to blame.
+  int behind(int peer) const {
+    int culprit = peer;
+    for (int hop = 0; hop < size_; ++hop) {
+      const int next = suspects_[at(culprit)];
+      if (next < 0 || next >= size_ || next == rank_) break;
+      culprit = next;
+    }
+    return culprit;
+  }
+
   std::string silence_of(int peer) const {
     return "rank " + std::to_string(peer) + " has been silent for " + seconds(timeout_) +
            " s";
@@ -385,7 +411,7 @@ class Office {
   // Nobody waits for these to arrive: who does not get one finds out by itself.
   void tell_all(const Header& news) {
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer == rank_ || peer == news.lost || gone_[at(peer)]) continue;
+      if (peer == rank_ || gone_[at(peer)]) continue;
       farewells_.push_back({framed(news, {}), {}});
       try {
         farewells_.back().second = post_send(peer, farewells_.back().first, kFrameTag);
@@ -417,6 +443,7 @@ class Office {
   std::optional<Loss> lost_;                      // why every wait fails
   std::vector<std::optional<std::string>> gone_;  // by rank: how its connection broke
   std::optional<int> first_gone_;
+  std::vector<int> suspects_;  // by rank: whom it misses, or -1
   std::map<std::pair<std::uint64_t, int>, Lane> lanes_;
   std::vector<std::uint32_t> next_tag_;  // by rank of the receiver
   std::set<c10d::Work*> waited_for_;
