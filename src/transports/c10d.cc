@@ -106,7 +106,7 @@ std::string reason_of(const std::exception& error) {
   std::string text = torch ? torch->what_without_backtrace() : error.what();
   if (text.starts_with('['))
     text.erase(0, std::min(text.find("] "), text.size() - 2) + 2);
-  text.erase(std::min(text.find('\n'), text.size()));
+  text.erase(std::min({text.find('\n'), text.find(". "), text.size()}));
   if (text.ends_with('.')) text.pop_back();
   return text;
 }
