@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the package as a user would, by pip, into build/python, and runs functions on
-several ranks by torchrun.
+"""Builds the package the way a release goes, and runs functions on several ranks.
 
-A test of many ranks is a function that is run on all of them, in a file of its own kind:
+    sdist  ->  build/python/source  ->  wheel  ->  build/python/venv
+
+The venv is empty but for the wheel, and sees torch where the tests' interpreter has it. All
+tests run there. The sources that were unpacked, and what was compiled, are kept from run to
+run, so that only what has changed is compiled.
+
+A test of many ranks is a function in a *_cases.py, which torchrun calls by name on all ranks
+and which fails by an exception on any:
 
     def test_something(ranks):
         ranks(4, "ddp_cases.py", "density_one_is_plain_ddp")
-
-which torchrun calls by name; it fails by an exception on any rank.
 """
 
 import os
@@ -15,51 +19,101 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "python"
-SITE = BUILD / "site"
+VENV = BUILD / "venv"
+PYTHON = VENV / "bin" / "python"
+PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
+
+
+def run(*command, **options) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
+    return done.stdout
+
+
+def unpack(sdist: pathlib.Path, folder: pathlib.Path) -> None:
+    """Writes only what differs: an sdist's files all have the same time."""
+    wanted = set()
+    with tarfile.open(sdist) as tar:
+        for member in tar:
+            assert member.isfile(), member.name
+            path = folder.joinpath(*pathlib.PurePath(member.name).parts[1:])
+            wanted.add(path)
+            content = tar.extractfile(member).read()
+            if not path.exists() or path.read_bytes() != content:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if path not in wanted:
+            path.unlink()
+
+
+def make_venv() -> None:
+    run(sys.executable, "-m", "venv", "--clear", "--without-pip", VENV)
+    site = run(PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    pathlib.Path(site, "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
 
 @pytest.fixture(scope="session")
-def package() -> pathlib.Path:
-    """Where the package is installed; the compiled part is kept between runs."""
-    command = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation",
-        "--no-deps", "--no-index", "--disable-pip-version-check", "--upgrade",
-        f"--target={SITE}", f"--config-settings=build-dir={BUILD / 'cmake'}",
-        str(ROOT / "python"),
-    ]  # fmt: skip
-    if SITE.exists():
-        shutil.rmtree(SITE)
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return SITE
+def sdist() -> pathlib.Path:
+    out = BUILD / "dist"
+    shutil.rmtree(out, ignore_errors=True)
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", f"--outdir={out}",
+        ROOT / "python")  # fmt: skip
+    (made,) = out.glob("*.tar.gz")
+    return made
 
 
-def environment(site: pathlib.Path) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def wheel(sdist) -> pathlib.Path:
+    unpack(sdist, BUILD / "source")
+    run(sys.executable, *PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-index",
+        f"--config-settings=build-dir={BUILD / 'cmake'}", f"--wheel-dir={sdist.parent}",
+        BUILD / "source")  # fmt: skip
+    (made,) = sdist.parent.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="session")
+def python(wheel) -> pathlib.Path:
+    """An interpreter that has the package."""
+    make_venv()
+    run(sys.executable, *PIP, f"--python={PYTHON}", "install", "--no-deps", "--no-index", wheel)
+    return PYTHON
+
+
+def environment() -> dict[str, str]:
     env = dict(os.environ)
-    env.update(PYTHONPATH=f"{site}", OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-    env.update(PYTHONDONTWRITEBYTECODE="1", TORCH_CPP_LOG_LEVEL="ERROR")
+    env.update(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", PYTHONDONTWRITEBYTECODE="1")
     return env
 
 
 @pytest.fixture
-def ranks(package):
-    """Runs case NAME of tests/FILE on so many ranks. Returns what they printed."""
+def torchrun(python):
+    """Starts a program on so many ranks; returns what came of it."""
 
-    def run(count: int, file: str, *names: str, timeout: float = 100) -> str:
-        script = pathlib.Path(__file__).parent / file
-        command = [
-            sys.executable, "-m", "torch.distributed.run", "--standalone",
-            f"--nproc-per-node={count}", "--max-restarts=0", str(script), *names,
-        ]  # fmt: skip
-        done = subprocess.run(
-            command, env=environment(package), capture_output=True, text=True, timeout=timeout
-        )
+    def start(count: int, *program, timeout: float = 120) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [python, "-m", "torch.distributed.run", "--standalone",
+             f"--nproc-per-node={count}", *program],
+            env=environment(), capture_output=True, text=True, timeout=timeout,
+        )  # fmt: skip
+
+    return start
+
+
+@pytest.fixture
+def ranks(torchrun):
+    """Runs the cases of tests/FILE by these names on so many ranks."""
+
+    def start(count: int, file: str, *names: str) -> None:
+        done = torchrun(count, pathlib.Path(__file__).parent / file, *names)
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
-        return done.stdout
 
-    return run
+    return start

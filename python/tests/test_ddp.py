@@ -2,10 +2,6 @@
 """topknot.attach() on DistributedDataParallel."""
 
 import pathlib
-import subprocess
-import sys
-
-from conftest import environment
 
 
 def test_two_ranks_train_as_they_do_without(ranks):
@@ -34,13 +30,9 @@ def test_four_ranks_lose_nothing(ranks):
     )
 
 
-def test_a_killed_rank_is_named_by_all_others(package):
+def test_a_killed_rank_is_named_by_all_others(torchrun):
     script = pathlib.Path(__file__).parent / "ddp_cases.py"
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4",
-         str(script), "a_killed_rank_is_named"],
-        env=environment(package), capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+    done = torchrun(4, script, "a_killed_rank_is_named")
     said = [line for line in done.stdout.splitlines() if " after " in line]
     assert len(said) == 3, done.stdout + done.stderr
     for line in said:
