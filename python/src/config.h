@@ -11,6 +11,8 @@
 
 namespace topknot::python {
 
+using namespace topknot::engine;  // NOLINT: State, wherever it is kept
+
 struct Config {
   engine::Recipe recipe;
   double density = 0.01;

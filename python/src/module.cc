@@ -111,7 +111,7 @@ py::list totals_of(Session& session) {
 }
 
 py::dict save(Session& session) {
-  engine::State state;
+  State state;
   {
     const py::gil_scoped_release release;
     state = session.save();
@@ -120,7 +120,7 @@ py::dict save(Session& session) {
 }
 
 void load(Session& session, const py::dict& values, std::uint64_t step) {
-  engine::State state = from_dict(values);
+  State state = from_dict(values);
   const py::gil_scoped_release release;
   session.load(std::move(state), step);
 }

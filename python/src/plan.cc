@@ -129,7 +129,7 @@ void Plan::roll_back() {
     if (part.finite) part.bucket->load(part.before);
 }
 
-void Plan::save(engine::State& state) {
+void Plan::save(State& state) {
   for (Part& part : parts_) part.bucket->save(state);
   std::erase_if(state.values, [](const auto& entry) {
     return entry.first.starts_with(kElsewhere) &&
@@ -137,7 +137,7 @@ void Plan::save(engine::State& state) {
   });
 }
 
-void Plan::load(const engine::State& state) {
+void Plan::load(const State& state) {
   for (Part& part : parts_) part.bucket->load(state);
 }
 

@@ -50,8 +50,8 @@ class Plan {
   /// Undoes what the last reduce did to the debts.
   void roll_back();
 
-  void save(engine::State& state);
-  void load(const engine::State& state);
+  void save(State& state);
+  void load(const State& state);
 
   const Layout& layout() const noexcept { return layout_; }
   const Totals& totals() const noexcept { return totals_; }
@@ -67,7 +67,7 @@ class Plan {
     std::size_t size = 0;       // of its tensors
     std::vector<Piece> pieces;  // where they are in the gradient
     std::vector<float> lifted;  // as long as they are; empty in place
-    engine::State before;
+    State before;
     bool finite = true;
   };
 

@@ -202,8 +202,8 @@ void Session::hand_over_carried(Plan& plan) {
                  values.lower_bound(tensor.name + "0"));
 }
 
-engine::State Session::save() {
-  engine::State state;
+State Session::save() {
+  State state;
   ask([&] {
     state = carried_;
     for (auto& [id, entry] : plans_)
@@ -212,7 +212,7 @@ engine::State Session::save() {
   return state;
 }
 
-void Session::load(engine::State state, std::uint64_t step) {
+void Session::load(State state, std::uint64_t step) {
   ask([&] {
     carried_ = std::move(state);
     step_ = step;

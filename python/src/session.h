@@ -41,8 +41,8 @@ class Session {
   Future reduce(int plan, at::Tensor x, bool last);
 
   /// What is kept from step to step, as of when all that is queued is done.
-  engine::State save();
-  void load(engine::State state, std::uint64_t step);
+  State save();
+  void load(State state, std::uint64_t step);
   std::uint64_t step();
   /// Of all plans that were retired, with an empty layout; then by plan that is in use.
   std::vector<std::pair<Layout, Totals>> totals();
@@ -77,7 +77,7 @@ class Session {
   std::unique_ptr<Transport> link_;
   std::map<int, Entry> plans_;
   int next_channel_ = 0;
-  engine::State carried_;  // of parameters that no plan has taken yet
+  State carried_;  // of parameters that no plan has taken yet
   std::uint64_t step_ = 0;
   bool step_is_finite_ = true;
   std::vector<Plan*> done_in_step_;

@@ -43,7 +43,7 @@ struct ToPython {
   }
 };
 
-engine::State::Value from_tensor(const at::Tensor& given, const std::string& key) {
+State::Value from_tensor(const at::Tensor& given, const std::string& key) {
   const at::Tensor tensor = given.detach().cpu().contiguous();
   if (tensor.scalar_type() == at::kFloat && tensor.dim() == 0)
     return tensor.item<float>();
@@ -57,7 +57,7 @@ engine::State::Value from_tensor(const at::Tensor& given, const std::string& key
 
 }  // namespace
 
-py::dict to_dict(engine::State state) {
+py::dict to_dict(State state) {
   py::dict values;
   for (auto& [key, value] : state.values) {
     values[py::str(key)] = std::visit(ToPython{}, value);
@@ -66,8 +66,8 @@ py::dict to_dict(engine::State state) {
   return values;
 }
 
-engine::State from_dict(const py::dict& values) {
-  engine::State state;
+State from_dict(const py::dict& values) {
+  State state;
   for (const auto& [name, value] : values) {
     const auto key = py::cast<std::string>(name);
     if (py::isinstance<py::float_>(value)) {

@@ -15,8 +15,10 @@
 
 namespace topknot::python {
 
-pybind11::dict to_dict(engine::State state);
+using namespace topknot::engine;  // NOLINT: State, wherever it is kept
+
+pybind11::dict to_dict(State state);
 /// Throws ConfigError, naming the key, for what to_dict() does not make.
-engine::State from_dict(const pybind11::dict& values);
+State from_dict(const pybind11::dict& values);
 
 }  // namespace topknot::python

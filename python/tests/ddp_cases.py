@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """topknot.attach() on models small enough for a test, with many small buckets."""
 
+import argparse
 import copy
 import os
+import pathlib
+import sys
 import time
 
 import torch
@@ -257,6 +260,19 @@ def empty_selections_do_not_hang():
         x, y = batch(step)
         (nn.functional.cross_entropy(model(x), y) * (0.0 if rank() else 1.0)).backward()
     assert same_bits_everywhere(flat_grad(model))
+
+
+def vgg16_has_default_buckets():
+    """The model of bench/ddp_step.py, which DDP cuts into several buckets by itself."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench"))
+    import ddp_step
+
+    args = argparse.Namespace(
+        model="vgg16", batch=2, scheme="knot", density=0.01, compressor=None, collective=None
+    )
+    said = ddp_step.check(args)
+    assert said["density_1_relative_difference"] < 1e-4, said
+    assert said["same_bits_after_50_steps"], said
 
 
 def a_killed_rank_is_named():

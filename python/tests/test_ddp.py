@@ -17,6 +17,10 @@ def test_two_ranks_train_as_they_do_without(ranks):
     )
 
 
+def test_vgg16_trains_as_it_does_without(ranks):
+    ranks(2, "ddp_cases.py", "vgg16_has_default_buckets")
+
+
 def test_four_ranks_lose_nothing(ranks):
     ranks(
         4,

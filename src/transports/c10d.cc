@@ -38,6 +38,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -123,6 +124,9 @@ at::Tensor tensor_over(const std::byte* bytes, std::size_t size) {
                        at::kByte);
 }
 
+// What c10d calls abort ends a wait for this message, now or later, and nothing else.
+void wake(c10d::Work& work) { std::invoke(&c10d::Work::abort, work); }
+
 /// The group, its listeners and the lanes of all its channels.
 class Office {
  public:
@@ -153,7 +157,7 @@ class Office {
       if (!lost_) tell_all({.kind = Kind::goodbye});
       for (Desk& desk : desks_)
         for (Work& work : desk.offers)
-          if (work) work->abort();
+          if (work) wake(*work);
     }
     for (Desk& desk : desks_)
       if (desk.listener.joinable()) desk.listener.join();
@@ -368,16 +372,17 @@ class Office {
   }
 
   void hand_over(Letter& letter, const Header& header, std::span<const std::byte> bytes) {
-    letter.matched = true;
     if (header.length > letter.limit) {
       letter.too_long = header.length;
-      return;
+    } else {
+      letter.bytes.resize(header.length);
+      std::copy(bytes.begin(), bytes.end(), letter.bytes.begin());
+      if (header.rest_tag != 0)
+        letter.rest =
+            post_receive(letter.peer, std::span(letter.bytes).subspan(bytes.size()),
+                         static_cast<int>(header.rest_tag));
     }
-    letter.bytes.resize(header.length);
-    std::copy(bytes.begin(), bytes.end(), letter.bytes.begin());
-    if (header.rest_tag == 0) return;
-    letter.rest = post_receive(letter.peer, std::span(letter.bytes).subspan(bytes.size()),
-                               static_cast<int>(header.rest_tag));
+    letter.matched = true;
   }
 
   // A rank that is silent because it misses another one is not to blame.
@@ -403,7 +408,7 @@ class Office {
   // From here on every wait of every channel fails.
   void condemn(int peer, std::string sentence, bool tell = true) {
     lost_ = {peer, std::move(sentence)};
-    for (c10d::Work* work : waited_for_) work->abort();
+    for (c10d::Work* work : waited_for_) wake(*work);
     changed_.notify_all();
     if (tell) tell_all({.kind = Kind::obituary, .lost = peer});
   }
