@@ -31,8 +31,9 @@ PYTHON = VENV / "bin" / "python"
 PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
-def run(*command, **options) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, **options)
+def run(*command) -> str:
+    env = dict(os.environ, CMAKE_BUILD_PARALLEL_LEVEL=str(os.cpu_count()))
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
     return done.stdout
 
