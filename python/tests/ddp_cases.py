@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import topknot
+from topknot import _session
 
 FEATURES = 24
 
@@ -116,6 +117,8 @@ def nothing_is_lost_from_the_first_step_on():
     assert mine.abs().sum() > 0
     total, left = sum(gathered(produced)), sum(gathered(mine))
     torch.testing.assert_close(returned * size() + left, total, rtol=1e-4, atol=1e-5)
+    retired, *in_use = _session.session_of(model).core.totals()
+    assert retired["steps"] == 1 and all(plan["steps"] == 3 for plan in in_use)
     sizes = [len(b["parameters"]) for b in topknot.stats(model)["buckets"]]
     assert sum(sizes) == len(list(model.parameters())) and len(sizes) > 1
 
