@@ -3,7 +3,7 @@
 """How long is a training step with each way of exchanging gradients, in one run?
 
     scripts/cluster up 4 1gbit
-    scripts/cluster run .venv/bin/python bench/ddp_step.py          # VGG-16, batch 8
+    scripts/cluster run build/python/venv/bin/python bench/ddp_step.py          # VGG-16, batch 8
     torchrun --standalone --nproc-per-node 2 bench/ddp_step.py --model tensors
 
 Modes: none (torch's noop hook: nothing is sent), dense (plain DDP), fp16 (torch's hook),
