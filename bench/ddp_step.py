@@ -105,19 +105,19 @@ def of_slowest(seconds: list[float]) -> list[float]:
     return slowest.tolist()
 
 
-def check(args) -> dict[str, float | bool]:
+def check(args, whole_steps: int = 20, sparse_steps: int = 50) -> dict[str, float | bool]:
     def trained(mode: str, steps: int, density: float | None = None) -> torch.Tensor:
         model = wrap(mode, args, density)
         train(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), args, steps)
         return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
-    dense, whole = trained("dense", 20), trained("topknot", 20, 1.0)
-    sparse = trained("topknot", 50)
+    dense, whole = trained("dense", whole_steps), trained("topknot", whole_steps, 1.0)
+    sparse = trained("topknot", sparse_steps)
     others = [torch.empty_like(sparse) for _ in range(dist.get_world_size())]
     dist.all_gather(others, sparse)
     return {
         "density_1_relative_difference": ((whole - dense).norm() / dense.norm()).item(),
-        "same_bits_after_50_steps": all(torch.equal(sparse, other) for other in others),
+        "same_bits_on_all_ranks": all(torch.equal(sparse, other) for other in others),
     }
 
 

@@ -99,7 +99,7 @@ def environment() -> dict[str, str]:
 def torchrun(python):
     """Starts a program on so many ranks; returns what came of it."""
 
-    def start(count: int, *program, timeout: float = 120) -> subprocess.CompletedProcess:
+    def start(count: int, *program, timeout: float = 600) -> subprocess.CompletedProcess:
         return subprocess.run(
             [python, "-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={count}", *program],

@@ -86,10 +86,11 @@ def one_percent_is_the_same_bits_everywhere():
     for scheme in ("knot", "oktopk", "topka"):
         model = network()
         topknot.attach(model, scheme, density=0.01)
-        train(model, 50)
+        steps = 50 if scheme == "knot" else 10
+        train(model, steps)
         assert same_bits_everywhere(flat(model)), scheme
         said = topknot.stats(model)
-        assert said["steps"] == 50
+        assert said["steps"] == steps
         assert said["sent_bytes"] < said["dense_bytes"]
 
 
@@ -273,9 +274,9 @@ def vgg16_has_default_buckets():
     args = argparse.Namespace(
         model="vgg16", batch=2, scheme="knot", density=0.01, compressor=None, collective=None
     )
-    said = ddp_step.check(args)
+    said = ddp_step.check(args, sparse_steps=10)
     assert said["density_1_relative_difference"] < 1e-4, said
-    assert said["same_bits_after_50_steps"], said
+    assert said["same_bits_on_all_ranks"], said
 
 
 def a_killed_rank_is_named():

@@ -25,7 +25,6 @@ def test_four_ranks_lose_nothing(ranks):
     ranks(
         4,
         "ddp_cases.py",
-        "density_one_is_plain_ddp",
         "one_percent_is_the_same_bits_everywhere",
         "nothing_is_lost_from_the_first_step_on",
         "a_step_that_is_not_finite_is_undone",
