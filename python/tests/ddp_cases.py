@@ -242,6 +242,11 @@ def refuses_what_it_cannot_do():
     builtin = network()
     builtin._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
     refuses(topknot.ConfigError, "hook already", lambda: topknot.attach(builtin))
+    mixed, compiled = network(), network()
+    mixed.mixed_precision = object()  # as DDP keeps what it was built with
+    refuses(topknot.ConfigError, "mixed_precision=", lambda: topknot.attach(mixed))
+    compiled._use_python_reducer = True
+    refuses(topknot.ConfigError, "python_reducer", lambda: topknot.attach(compiled))
     embedding = DDP(nn.Embedding(10, 4, sparse=True))
     refuses(topknot.ConfigError, "sparse=True", lambda: topknot.attach(embedding))
     other = network()
