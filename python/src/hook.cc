@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hook: DDP's buckets into the session, in C++, so that backward never waits for Python.
+//
+// DDP puts its buckets together anew after the first step, in the order in which gradients
+// became ready, and says nothing of it. So every bucket's parameters are compared with
+// those that its number had before; where they differ all plans are retired and what was
+// owed is carried over by parameter. All ranks have the same buckets, so they do so alike.
+
+#include "hook.h"
+
+#include <map>
+#include <unordered_map>
+
+#include "topknot/error.h"
+
+namespace topknot::python {
+namespace {
+
+using Signature = std::vector<const c10::TensorImpl*>;
+
+class Hook final : public c10d::CommHookInterface {
+ public:
+  Hook(std::shared_ptr<Session> session,
+       const std::vector<std::pair<std::string, at::Tensor>>& parameters)
+      : session_(std::move(session)) {
+    for (const auto& [name, parameter] : parameters)
+      names_.emplace(parameter.unsafeGetTensorImpl(), name);
+  }
+
+  Future runHook(c10d::GradBucket& bucket) override {
+    const at::Tensor& buffer = bucket.getBuffer();
+    if (buffer.is_sparse())
+      throw ConfigError(
+          "A gradient came as a sparse tensor, as of an Embedding with sparse=True, "
+          "which "
+          "topknot does not reduce: make it with sparse=False.");
+    return session_->reduce(plan_for(bucket), buffer, bucket.isLast());
+  }
+
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return c10d::detail::parseCppCommHookResult(result);
+  }
+
+ private:
+  struct Known {
+    Signature signature;
+    int plan;
+  };
+
+  int plan_for(const c10d::GradBucket& bucket) {
+    const std::vector<at::Tensor> parameters = bucket.getParameters();
+    Signature signature;
+    signature.reserve(parameters.size());
+    for (const at::Tensor& parameter : parameters)
+      signature.push_back(parameter.unsafeGetTensorImpl());
+    const auto known = known_.find(bucket.getIndex());
+    if (known != known_.end() && known->second.signature == signature)
+      return known->second.plan;
+    if (known != known_.end()) {
+      session_->retire_plans();
+      known_.clear();
+    }
+    const int plan = session_->add_plan(layout_of(parameters));
+    known_[bucket.getIndex()] = {std::move(signature), plan};
+    return plan;
+  }
+
+  Layout layout_of(const std::vector<at::Tensor>& parameters) const {
+    Layout layout;
+    for (const at::Tensor& parameter : parameters) {
+      const auto name = names_.find(parameter.unsafeGetTensorImpl());
+      if (name == names_.end())
+        throw ConfigError(
+            "DDP reduces a parameter that the model did not have when topknot was "
+            "attached: build DDP, and attach, after the last parameter is made.");
+      Tensor tensor{name->second, layout.size(), {}};
+      for (const std::int64_t extent : parameter.sizes())
+        tensor.shape.push_back(static_cast<std::uint64_t>(extent));
+      layout.tensors.push_back(std::move(tensor));
+    }
+    return layout;
+  }
+
+  const std::shared_ptr<Session> session_;
+  std::unordered_map<const c10::TensorImpl*, std::string> names_;
+  std::map<std::size_t, Known> known_;  // by the bucket's number
+};
+
+}  // namespace
+
+std::unique_ptr<c10d::CommHookInterface> make_hook(
+    std::shared_ptr<Session> session,
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+  return std::make_unique<Hook>(std::move(session), parameters);
+}
+
+}  // namespace topknot::python

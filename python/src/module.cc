@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// topknot._core: what the Python side of the package is made of. Nothing here is for users.
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "hook.h"
+#include "session.h"
+#include "state_dict.h"
+#include "topknot/error.h"
+#include "transports/c10d.h"
+
+namespace py = pybind11;
+
+namespace topknot::python {
+namespace {
+
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+/// A transport for tests: messages as bytes, each with its own memory.
+class Link {
+ public:
+  Link(const std::string& group, double timeout)
+      : link_(make_c10d(group, {}, {.timeout = timeout})) {}
+  explicit Link(std::unique_ptr<Transport> link) : link_(std::move(link)) {}
+
+  std::uint64_t send(int to, const std::string& text) {
+    std::vector<std::byte>& bytes = memory_[++last_];
+    const auto view = std::as_bytes(std::span(text));
+    bytes.assign(view.begin(), view.end());
+    pending_[last_] = link_->send(to, bytes);
+    return last_;
+  }
+  std::uint64_t recv(int from, std::size_t limit) {
+    pending_[last_ + 1] = link_->recv(from, memory_[last_ + 1], limit);
+    return ++last_;
+  }
+  py::bytes wait(std::uint64_t message) {
+    {
+      const py::gil_scoped_release release;
+      link_->wait(pending_.at(message));
+    }
+    const std::vector<std::byte> bytes = std::move(memory_[message]);
+    memory_.erase(message);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  std::unique_ptr<Link> channel(int id) {
+    return std::make_unique<Link>(link_->channel(id));
+  }
+  void allreduce(at::Tensor x) {
+    if (!link_->allreduce({x.data_ptr<float>(), static_cast<std::size_t>(x.numel())}))
+      throw ConfigError("There is no native allreduce.");
+  }
+
+ private:
+  std::unique_ptr<Transport> link_;
+  std::map<std::uint64_t, std::vector<std::byte>> memory_;
+  std::map<std::uint64_t, Pending> pending_;
+  std::uint64_t last_ = 0;
+};
+
+/// What reduce() gives back to Python.
+struct Ticket {
+  Future future;
+  void wait() const { future->waitAndThrow(); }
+};
+
+// The communication thread may need Python's lock to let go of a tensor, so whoever waits
+// for that thread must not hold it.
+void drop(Session* session) {
+  if (PyGILState_Check() != 0) {
+    const py::gil_scoped_release release;
+    delete session;
+  } else {
+    delete session;
+  }
+}
+
+Layout layout_of(
+    const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>& tensors) {
+  Layout layout;
+  for (const auto& [name, shape] : tensors)
+    layout.tensors.push_back({name, layout.size(), shape});
+  return layout;
+}
+
+py::dict dict_of(const Layout& layout, const Totals& totals) {
+  py::list names;
+  for (const Tensor& tensor : layout.tensors) names.append(tensor.name);
+  return py::dict(
+      py::arg("parameters") = names, py::arg("size") = layout.size(),
+      py::arg("steps") = totals.steps, py::arg("not_finite") = totals.not_finite,
+      py::arg("coordinates") = totals.coordinates, py::arg("wanted") = totals.wanted,
+      py::arg("agreed") = totals.agreed, py::arg("sent_bytes") = totals.sent_bytes,
+      py::arg("sent_messages") = totals.sent_messages,
+      py::arg("select_seconds") = totals.select_seconds,
+      py::arg("wait_seconds") = totals.wait_seconds, py::arg("seconds") = totals.seconds);
+}
+
+py::list totals_of(Session& session) {
+  std::vector<std::pair<Layout, Totals>> all;
+  {
+    const py::gil_scoped_release release;
+    all = session.totals();
+  }
+  py::list list;
+  for (const auto& [layout, totals] : all) list.append(dict_of(layout, totals));
+  return list;
+}
+
+py::dict save(Session& session) {
+  State state;
+  {
+    const py::gil_scoped_release release;
+    state = session.save();
+  }
+  return to_dict(std::move(state));
+}
+
+void load(Session& session, const py::dict& values, std::uint64_t step) {
+  State state = from_dict(values);
+  const py::gil_scoped_release release;
+  session.load(std::move(state), step);
+}
+
+void bind_errors(py::module_& m) {
+  // The last one registered is asked first, so the particular come after the general.
+  const auto error = py::register_exception<Error>(m, "Error", PyExc_RuntimeError);
+  py::register_exception<ConfigError>(
+      m, "ConfigError", py::make_tuple(error, py::handle(PyExc_ValueError)));
+  py::register_exception<ContractError>(m, "ContractError", error);
+  const auto link = py::register_exception<LinkError>(m, "LinkError", error);
+  py::register_exception<DisagreementError>(m, "DisagreementError", link);
+}
+
+void bind_session(py::module_& m) {
+  py::class_<Ticket>(m, "Ticket").def("wait", &Ticket::wait, WithoutGil());
+  py::class_<Config>(m, "Config")
+      .def(py::init(&Config::parse), py::kw_only(), py::arg("scheme"), py::arg("memory"),
+           py::arg("compressor"), py::arg("collective"), py::arg("density"),
+           py::arg("schedule"), py::arg("rules"), py::arg("rollback"));
+  py::class_<Session, std::shared_ptr<Session>>(m, "Session")
+      .def(py::init([](const Config& config, const std::string& group,
+                       std::vector<int> hosts, double timeout) {
+             const py::gil_scoped_release release;
+             auto link = make_c10d(group, std::move(hosts), {.timeout = timeout});
+             return std::shared_ptr<Session>(new Session(config, std::move(link)), drop);
+           }),
+           py::arg("config"), py::arg("group"), py::arg("hosts"), py::arg("timeout"))
+      .def_property_readonly("rank", &Session::rank)
+      .def_property_readonly("size", &Session::size)
+      .def("step", &Session::step, WithoutGil())
+      .def(
+          "add_plan",
+          [](Session& session,
+             const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>&
+                 tensors) { return session.add_plan(layout_of(tensors)); },
+          py::arg("tensors"))
+      .def(
+          "reduce",
+          [](Session& session, int plan, at::Tensor x, bool last) {
+            const py::gil_scoped_release release;
+            return Ticket{session.reduce(plan, std::move(x), last)};
+          },
+          py::arg("plan"), py::arg("tensor"), py::arg("last") = true)
+      .def("save", &save)
+      .def("load", &load, py::arg("values"), py::arg("step"))
+      .def("totals", &totals_of)
+      .def("idle", &Session::idle)
+      .def("abandon",  // never destroyed, and so never waited for
+           [](std::shared_ptr<Session> session) {
+             static_cast<void>(new std::shared_ptr<Session>(std::move(session)));
+           })
+      .def("close", &Session::close, WithoutGil());
+  m.def(
+      "register_hook",
+      [](const std::shared_ptr<c10d::Reducer>& reducer, std::shared_ptr<Session> session,
+         const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+        reducer->register_comm_hook(make_hook(std::move(session), parameters));
+      },
+      py::arg("reducer"), py::arg("session"), py::arg("parameters"));
+}
+
+void bind_link(py::module_& m) {
+  py::class_<Link>(m, "Link")
+      .def(py::init<const std::string&, double>(), py::arg("group"), py::arg("timeout"),
+           WithoutGil())
+      .def("send", &Link::send, py::arg("to"), py::arg("data"))
+      .def("recv", &Link::recv, py::arg("source"), py::arg("limit"))
+      .def("wait", &Link::wait, py::arg("message"))
+      .def("channel", &Link::channel, py::arg("id"))
+      .def("allreduce", &Link::allreduce, py::arg("tensor"), WithoutGil());
+}
+
+py::list catalog() {
+  py::list list;
+  for (const Scheme& scheme : schemes())
+    list.append(py::dict(py::arg("name") = std::string(scheme.name),
+                         py::arg("memory") = std::string(scheme.memory),
+                         py::arg("compressor") = std::string(scheme.compressor),
+                         py::arg("collective") = std::string(scheme.collective),
+                         py::arg("summary") = std::string(scheme.summary)));
+  return list;
+}
+
+}  // namespace
+}  // namespace topknot::python
+
+PYBIND11_MODULE(_core, m) {
+  using namespace topknot::python;
+  bind_errors(m);
+  bind_session(m);
+  bind_link(m);
+  m.def("catalog", &catalog);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace topknot::python {
+namespace {
+
+// In the layout of the part in place: another part's tensor, which is all zeros here.
+constexpr std::string_view kElsewhere = "@";
+
+std::string elsewhere(const std::string& name) {
+  std::string marked(kElsewhere);
+  marked += name;
+  return marked;
+}
+
+std::size_t size_of(const engine::Group& group, const Layout& layout) {
+  std::size_t size = 0;
+  for (const std::size_t i : group.tensors) size += layout.tensors[i].size();
+  return size;
+}
+
+}  // namespace
+
+void Totals::add(const Totals& other) {
+  steps = std::max(steps, other.steps);
+  not_finite += other.not_finite;
+  coordinates += other.coordinates;
+  wanted += other.wanted;
+  agreed += other.agreed;
+  sent_bytes += other.sent_bytes;
+  sent_messages += other.sent_messages;
+  select_seconds += other.select_seconds;
+  wait_seconds += other.wait_seconds;
+  seconds += other.seconds;
+}
+
+Plan::Plan(Layout layout, const Config& config, Transport& link, int& next_channel)
+    : layout_(std::move(layout)), rollback_(config.rollback) {
+  std::vector<engine::Group> groups =
+      engine::sort_by_density(layout_, config.rules, config.density);
+  std::stable_sort(groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
+    return size_of(a, layout_) < size_of(b, layout_);
+  });
+  for (const engine::Group& group : groups)
+    parts_.push_back(
+        make_part(group, &group == &groups.back(), config, link, next_channel++));
+}
+
+Plan::Part Plan::make_part(const engine::Group& group, bool in_place,
+                           const Config& config, Transport& link, int channel) const {
+  Part part;
+  Layout own;
+  if (in_place) {
+    own = layout_;
+    for (Tensor& tensor : own.tensors) tensor.name = elsewhere(tensor.name);
+  }
+  for (const std::size_t i : group.tensors) {
+    const Tensor& tensor = layout_.tensors[i];
+    part.pieces.push_back({tensor.offset, tensor.size()});
+    if (in_place) {
+      own.tensors[i].name = tensor.name;
+    } else {
+      own.tensors.push_back({tensor.name, part.size, tensor.shape});
+    }
+    part.size += tensor.size();
+  }
+  if (!in_place) part.lifted.resize(part.size);
+  const bool whole = group.density >= 1;
+  part.schedule =
+      make_schedule(whole ? Spec::parse("constant") : config.schedule, group.density);
+  part.bucket = std::make_unique<engine::Bucket>(
+      own, whole ? engine::Recipe::of("dense") : config.recipe, link, channel);
+  return part;
+}
+
+bool Plan::reduce(std::span<float> x, std::uint64_t step) {
+  for (Part& part : parts_) {
+    std::size_t at = 0;
+    if (part.lifted.empty()) continue;
+    for (const Piece& piece : part.pieces) {
+      const auto from = x.subspan(piece.offset, piece.size);
+      std::copy(from.begin(), from.end(), part.lifted.begin() + at);
+      std::fill(from.begin(), from.end(), 0.0F);
+      at += piece.size;
+    }
+  }
+  bool finite = true;
+  for (Part& part : parts_) finite &= run(part, x, step);
+  if (!finite) std::fill(x.begin(), x.end(), std::numeric_limits<float>::quiet_NaN());
+  for (Part& part : parts_) {
+    std::size_t at = 0;
+    if (part.lifted.empty() || !finite) continue;
+    for (const Piece& piece : part.pieces) {
+      std::copy_n(part.lifted.begin() + at, piece.size, x.begin() + piece.offset);
+      at += piece.size;
+    }
+  }
+  ++totals_.steps;
+  totals_.not_finite += finite ? 0 : 1;
+  return finite;
+}
+
+bool Plan::run(Part& part, std::span<float> x, std::uint64_t step) {
+  if (rollback_) {
+    part.before.values.clear();
+    part.bucket->save(part.before);
+  }
+  const std::span<float> own = part.lifted.empty() ? x : std::span<float>(part.lifted);
+  const std::uint64_t k = coordinates_for(part.size, part.schedule->density(step));
+  const StepTrace trace = part.bucket->step(own, k, own);
+  part.finite = trace.finite;
+  totals_.coordinates += part.size;
+  totals_.wanted += trace.k_wanted;
+  totals_.agreed += std::min<std::uint64_t>(trace.count, part.size);
+  totals_.sent_bytes += trace.sent_bytes;
+  totals_.sent_messages += trace.sent_messages;
+  totals_.select_seconds += trace.select_seconds;
+  totals_.wait_seconds += trace.wait_seconds;
+  totals_.seconds += trace.seconds;
+  return trace.finite;
+}
+
+void Plan::roll_back() {
+  for (Part& part : parts_)
+    if (part.finite) part.bucket->load(part.before);
+}
+
+void Plan::save(State& state) {
+  for (Part& part : parts_) part.bucket->save(state);
+  std::erase_if(state.values, [](const auto& entry) {
+    return entry.first.starts_with(kElsewhere) &&
+           std::holds_alternative<std::vector<float>>(entry.second);
+  });
+}
+
+void Plan::load(const State& state) {
+  for (Part& part : parts_) part.bucket->load(state);
+}
+
+}  // namespace topknot::python

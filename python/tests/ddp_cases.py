@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""topknot.attach() on models small enough for a test, with many small buckets."""
+
+import argparse
+import copy
+import os
+import pathlib
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from cases import gathered, main, rank, refuses, same_bits_everywhere, size
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import topknot
+from topknot import _session
+
+FEATURES = 24
+
+
+class Network(nn.Module):
+    """With weights, biases and norms, about 30 kB in buckets of 10 kB."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(FEATURES, 64), nn.ReLU(), nn.LayerNorm(64), nn.Linear(64, 64), nn.ReLU()
+        )
+        self.unused = nn.Linear(64, 8)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x, use_all=True):
+        x = self.body(x)
+        return self.head(x) + (self.unused(x).sum() * 0.01 if use_all else 0)
+
+
+def network(**options) -> DDP:
+    torch.manual_seed(7)
+    return DDP(Network(), **{"bucket_cap_mb": 0.01, **options})
+
+
+def batch(step: int, owner: int | None = None):
+    torch.manual_seed(1000 * step + (rank() if owner is None else owner))
+    return torch.randn(16, FEATURES), torch.randint(0, 10, (16,))
+
+
+def backward(model, step: int, **forward) -> None:
+    x, y = batch(step)
+    nn.functional.cross_entropy(model(x, **forward), y).backward()
+
+
+def train(model, steps: int, first: int = 0, lr: float = 0.1, momentum: float = 0.9, **forward):
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        backward(model, step, **forward)
+        optimizer.step()
+
+
+def flat(model) -> torch.Tensor:
+    return torch.cat([p.detach().float().reshape(-1) for p in model.parameters()])
+
+
+def flat_grad(model) -> torch.Tensor:
+    return torch.cat([p.grad.detach().float().reshape(-1) for p in model.parameters()])
+
+
+def debts(model) -> dict[str, torch.Tensor]:
+    values = topknot.state_dict(model)["values"]
+    return {k: v for k, v in values.items() if k.endswith("/memory.debt")}
+
+
+def density_one_is_plain_ddp():
+    for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True}):
+        plain, hooked = network(**options), network(**options)
+        topknot.attach(hooked, density=1)
+        train(plain, 20)
+        train(hooked, 20)
+        torch.testing.assert_close(flat(hooked), flat(plain), rtol=1e-5, atol=1e-6)
+        assert same_bits_everywhere(flat(hooked))
+
+
+def one_percent_is_the_same_bits_everywhere():
+    for scheme in ("knot", "oktopk", "topka"):
+        model = network()
+        topknot.attach(model, scheme, density=0.01)
+        steps = 50 if scheme == "knot" else 10
+        train(model, steps)
+        assert same_bits_everywhere(flat(model)), scheme
+        said = topknot.stats(model)
+        assert said["steps"] == steps
+        assert said["sent_bytes"] < said["dense_bytes"]
+
+
+def nothing_is_lost_from_the_first_step_on():
+    """All that was ever produced is in the gradients that came back or is still owed."""
+    model, twin = network(), Network()
+    twin.load_state_dict(model.module.state_dict())
+    topknot.attach(model, density=0.02)
+    produced, returned = 0, 0
+    for step in range(4):  # DDP makes its buckets anew after the first
+        model.zero_grad()
+        twin.zero_grad()
+        backward(model, step)
+        x, y = batch(step)
+        nn.functional.cross_entropy(twin(x), y).backward()
+        produced = produced + flat_grad(twin)
+        returned = returned + flat_grad(model)
+    owed = debts(model)
+    mine = torch.cat(
+        [
+            owed.get(f"{name}/memory.debt", torch.zeros(p.numel())).reshape(-1)
+            for name, p in model.module.named_parameters()
+        ]
+    )
+    assert mine.abs().sum() > 0
+    total, left = sum(gathered(produced)), sum(gathered(mine))
+    torch.testing.assert_close(returned * size() + left, total, rtol=1e-4, atol=1e-5)
+    retired, *in_use = _session.session_of(model).core.totals()
+    assert retired["steps"] == 1 and all(plan["steps"] == 3 for plan in in_use)
+    sizes = [len(b["parameters"]) for b in topknot.stats(model)["buckets"]]
+    assert sum(sizes) == len(list(model.parameters())) and len(sizes) > 1
+
+
+def unused_parameters_are_zeros():
+    plain = network(find_unused_parameters=True)
+    hooked = network(find_unused_parameters=True)
+    topknot.attach(hooked, density=1)
+    for step in range(6):
+        for model in (plain, hooked):
+            train(model, 1, first=step, use_all=step % 2 == 0)
+    torch.testing.assert_close(flat(hooked), flat(plain), rtol=1e-5, atol=1e-6)
+
+
+def accumulation_reduces_once():
+    plain, hooked = network(), network()
+    topknot.attach(hooked, density=1)
+    for model in (plain, hooked):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(4):
+            optimizer.zero_grad()
+            with model.no_sync():
+                backward(model, 10 * step)
+            backward(model, 10 * step + 1)
+            optimizer.step()
+    torch.testing.assert_close(flat(hooked), flat(plain), rtol=1e-5, atol=1e-6)
+    assert topknot.stats(hooked)["steps"] == 4
+
+
+def bf16_parameters_are_reduced_in_f32():
+    torch.manual_seed(7)
+    model = DDP(Network().to(torch.bfloat16))
+    topknot.attach(model, density=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(10):
+        optimizer.zero_grad()
+        x, y = batch(step)
+        nn.functional.cross_entropy(model(x.bfloat16()).float(), y).backward()
+        optimizer.step()
+    assert same_bits_everywhere(flat(model)) and flat(model).isfinite().all()
+
+
+def a_step_that_is_not_finite_is_undone():
+    model = network()
+    topknot.attach(model, density=0.02, rollback=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6):
+        before, parameters = debts(model), flat(model)
+        optimizer.zero_grad()
+        x, y = batch(step)
+        loss = nn.functional.cross_entropy(model(x), y)
+        if step == 3 and rank() == 1:  # in the last bucket alone, on one rank alone
+            poison = model.module.body[0].weight.register_hook(lambda g: g * float("inf"))
+        scaler.scale(loss).backward()
+        if step == 3:
+            assert not flat_grad(model).isfinite().all()
+        scale = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        if step == 3:
+            if rank() == 1:
+                poison.remove()
+            assert torch.equal(flat(model), parameters)
+            assert scaler.get_scale() < scale
+            after = debts(model)
+            for key, owed in before.items():
+                torch.testing.assert_close(after[key], owed, rtol=1e-5, atol=1e-3, msg=key)
+    assert topknot.stats(model)["not_finite"] >= 1
+    assert same_bits_everywhere(flat(model)) and flat(model).isfinite().all()
+
+
+def goes_on_from_a_checkpoint():
+    # One bucket: where there are several, a new DDP's first ones are not those it has later.
+    whole, first = network(bucket_cap_mb=25), network(bucket_cap_mb=25)
+    topknot.attach(whole, density=0.02)
+    topknot.attach(first, density=0.02)
+    train(whole, 4, momentum=0)
+    train(first, 4, momentum=0)
+    saved = copy.deepcopy(first.module.state_dict()), topknot.state_dict(first)
+    gathered_states = topknot.gather_state_dict(first)
+    assert (gathered_states is not None) == (rank() == 0)
+    second = network(bucket_cap_mb=25)
+    topknot.attach(second, density=0.02)
+    second.module.load_state_dict(saved[0])
+    topknot.load_state_dict(second, saved[1])
+    train(whole, 4, first=4, momentum=0)
+    train(second, 4, first=4, momentum=0)
+    torch.testing.assert_close(flat(second), flat(whole), rtol=1e-4, atol=1e-6)
+    assert topknot.stats(second)["steps"] == 8
+
+    box = [gathered_states]
+    dist.broadcast_object_list(box)
+    half = dist.new_group(list(range(size() // 2)))
+    if rank() < size() // 2:
+        torch.manual_seed(7)
+        third = DDP(Network(), process_group=half)
+        topknot.attach(third, density=0.02)
+        topknot.load_state_dict(third, box[0])
+        for key, owed in debts(third).items():
+            parts = [box[0]["ranks"][w]["values"][key] for w in range(rank(), size(), size() // 2)]
+            torch.testing.assert_close(owed, sum(parts) / 2)
+        refuses(
+            topknot.ConfigError,
+            "needs its own, or those of all ranks",
+            lambda: topknot.load_state_dict(third, saved[1]),
+        )
+
+
+def refuses_what_it_cannot_do():
+    model = network()
+    refuses(topknot.ConfigError, "nearest is", lambda: topknot.attach(model, "knott"))
+    refuses(topknot.ConfigError, "(0, 1]", lambda: topknot.attach(model, density=0))
+    refuses(topknot.ConfigError, "takes a Distributed", lambda: topknot.attach(Network()))
+    topknot.attach(model)
+    refuses(topknot.ConfigError, "attached to this model already", lambda: topknot.attach(model))
+    hooked = network()
+    hooked.register_comm_hook(None, lambda state, bucket: None)
+    refuses(topknot.ConfigError, "hook already", lambda: topknot.attach(hooked))
+    builtin = network()
+    builtin._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+    refuses(topknot.ConfigError, "hook already", lambda: topknot.attach(builtin))
+    mixed, compiled = network(), network()
+    mixed.mixed_precision = object()  # as DDP keeps what it was built with
+    refuses(topknot.ConfigError, "mixed_precision=", lambda: topknot.attach(mixed))
+    compiled._use_python_reducer = True
+    refuses(topknot.ConfigError, "python_reducer", lambda: topknot.attach(compiled))
+    embedding = DDP(nn.Embedding(10, 4, sparse=True))
+    refuses(topknot.ConfigError, "sparse=True", lambda: topknot.attach(embedding))
+    other = network()
+    refuses(
+        topknot.ConfigError,
+        "all ranks must ask for the same",
+        lambda: topknot.attach(other, density=0.1 + 0.1 * rank()),
+    )
+    refuses(topknot.ConfigError, "has nothing to do with topknot", lambda: topknot.stats(other))
+
+
+def empty_selections_do_not_hang():
+    model = network()
+    topknot.attach(model, collective="topka", compressor="threshold:value=1e30", density=0.01)
+    train(model, 3)
+    model = network()
+    topknot.attach(model, density=0.01)
+    for step in range(3):
+        model.zero_grad()
+        x, y = batch(step)
+        (nn.functional.cross_entropy(model(x), y) * (0.0 if rank() else 1.0)).backward()
+    assert same_bits_everywhere(flat_grad(model))
+
+
+def vgg16_has_default_buckets():
+    """The model of bench/ddp_step.py, which DDP cuts into several buckets by itself."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench"))
+    import ddp_step
+
+    args = argparse.Namespace(
+        model="vgg16", batch=2, scheme="knot", density=0.01, compressor=None, collective=None
+    )
+    said = ddp_step.check(args, sparse_steps=10)
+    assert said["density_1_relative_difference"] < 1e-4, said
+    assert said["same_bits_on_all_ranks"], said
+
+
+def a_killed_rank_is_named():
+    """Prints, on all others, the sentence; the launcher is not told of the failure."""
+    model = network()
+    topknot.attach(model, density=0.01, timeout=20)
+    train(model, 2)
+    dist.barrier()
+    if rank() == 1:
+        os.kill(os.getpid(), 9)
+    start = time.monotonic()
+    try:
+        train(model, 5)
+    except RuntimeError as error:
+        took = time.monotonic() - start
+        print(f"rank {rank()} after {took:.1f} s: {error}", flush=True)
+        time.sleep(1)  # the others must not depend on our leaving
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""topknot.attach() on DistributedDataParallel."""
+
+import pathlib
+
+
+def test_two_ranks_train_as_they_do_without(ranks):
+    ranks(
+        2,
+        "ddp_cases.py",
+        "density_one_is_plain_ddp",
+        "one_percent_is_the_same_bits_everywhere",
+        "unused_parameters_are_zeros",
+        "accumulation_reduces_once",
+        "bf16_parameters_are_reduced_in_f32",
+        "refuses_what_it_cannot_do",
+    )
+
+
+def test_vgg16_trains_as_it_does_without(ranks):
+    ranks(2, "ddp_cases.py", "vgg16_has_default_buckets")
+
+
+def test_four_ranks_lose_nothing(ranks):
+    ranks(
+        4,
+        "ddp_cases.py",
+        "one_percent_is_the_same_bits_everywhere",
+        "nothing_is_lost_from_the_first_step_on",
+        "a_step_that_is_not_finite_is_undone",
+        "goes_on_from_a_checkpoint",
+        "empty_selections_do_not_hang",
+    )
+
+
+def test_a_killed_rank_is_named_by_all_others(torchrun):
+    script = pathlib.Path(__file__).parent / "ddp_cases.py"
+    done = torchrun(4, script, "a_killed_rank_is_named")
+    said = [line for line in done.stdout.splitlines() if " after " in line]
+    assert len(said) == 3, done.stdout + done.stderr
+    for line in said:
+        assert ": rank 1 " in line, line
+        assert float(line.split(" after ")[1].split(" s:")[0]) < 20, line

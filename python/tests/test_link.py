@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transport over Gloo."""
+
+
+def test_keeps_messages_in_order_and_channels_apart(ranks):
+    ranks(
+        2,
+        "link_cases.py",
+        "many_messages_under_way_come_in_order",
+        "messages_wait_for_receives_that_come_late",
+        "channels_are_apart",
+        "native_allreduce_sums",
+        "too_long_a_message_is_refused",
+    )
+
+
+def test_serves_four_ranks(ranks):
+    ranks(
+        4,
+        "link_cases.py",
+        "many_messages_under_way_come_in_order",
+        "messages_wait_for_receives_that_come_late",
+    )
+
+
+def test_names_the_rank_that_is_silent(ranks):
+    ranks(3, "link_cases.py", "a_silent_rank_is_named")

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer, SparseAllreduce and FSDP."""
+
+
+def test_two_ranks_without_ddp(ranks):
+    ranks(
+        2,
+        "other_cases.py",
+        "optimizer_at_density_one_is_ddp",
+        "optimizer_keeps_ranks_together",
+        "sparse_allreduce_loses_nothing",
+        "every_scheme_takes_a_tensor",
+        "disagreeing_ranks_are_told",
+    )
+
+
+def test_four_ranks_without_ddp(ranks):
+    ranks(
+        4,
+        "other_cases.py",
+        "optimizer_at_density_one_is_ddp",
+        "sparse_allreduce_loses_nothing",
+        "fsdp_replicas_stay_together",
+    )

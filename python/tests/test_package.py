@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is distributed, and what it says where it does not fit."""
+
+import pathlib
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+from conftest import BUILD, ROOT, run
+
+
+def test_the_sdist_has_all_that_is_compiled(sdist):
+    with tarfile.open(sdist) as tar:
+        names = {name.split("/", 1)[1] for name in tar.getnames()}
+    for name in ("cpp/src/catalog.def", "cpp/src/transports/c10d.cc", "cpp/cmake/options.cmake",
+                 "cpp/include/topknot/transport.h", "CMakeLists.txt", "LICENSE",
+                 "topknot/__init__.py", "src/module.cc"):  # fmt: skip
+        assert name in names, name
+    assert not any(name.startswith("tests/") for name in names)
+
+
+def test_the_wheel_has_code_types_and_licence(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in ("topknot/__init__.py", "topknot/py.typed", "topknot/_core.pyi",
+                 "topknot/_built.py"):  # fmt: skip
+        assert name in names, name
+    assert any(name.startswith("topknot/_core.") and name.endswith(".so") for name in names)
+    assert any(name.endswith("/LICENSE") for name in names)
+    assert not any(name.endswith((".cc", ".h")) for name in names)
+
+
+def test_the_installed_package_lists_its_schemes(python):
+    said = run(python, "-c", "import topknot; print(topknot.__version__, *topknot.schemes())")
+    assert "knot" in said.split() and said.startswith("0.1.0")
+
+
+def test_another_torch_is_refused_with_a_sentence(python):
+    program = (
+        "import torch, sys; torch.__version__ = '1.2.3'\n"
+        "try:\n    import topknot\nexcept ImportError as error:\n    print(error)"
+    )
+    said = run(python, "-c", program)
+    assert "was built against torch" in said and "this is torch 1.2.3" in said
+
+
+def test_no_torch_is_refused_with_a_sentence(python, tmp_path):
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "try:\n    import topknot\nexcept ImportError as error:\n    print(error)"
+    )
+    assert "topknot needs torch, which is not installed here" in run(python, "-c", program)
+
+
+def test_a_build_without_torch_says_so(tmp_path):
+    """By configuring in the tree, with an interpreter that has no torch."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare")
+    done = subprocess.run(
+        ["cmake", "-S", ROOT / "python", "-B", tmp_path / "build", "-G", "Ninja",
+         f"-DPython_EXECUTABLE={tmp_path / 'bare' / 'bin' / 'python'}"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "topknot is built against torch" in done.stderr
+
+
+def test_the_tree_builds_without_an_sdist():
+    """What `pip install ./python` does: the library is taken from next door."""
+    run("cmake", "-S", ROOT / "python", "-B", BUILD / "tree", "-G", "Ninja",
+        f"-DPython_EXECUTABLE={sys.executable}")  # fmt: skip
+    ninja = pathlib.Path(BUILD, "tree", "build.ninja").read_text()
+    assert str(ROOT / "src" / "catalog.cc") in ninja

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sparse allreduce for data-parallel training over slow networks.
+
+    import topknot
+    model = DistributedDataParallel(model)
+    topknot.attach(model, density=0.01)       # and train as before
+
+    attach                 for DistributedDataParallel: a communication hook
+    DistributedOptimizer   without DDP: reduces gradients as they become ready
+    SparseAllreduce        the plain operation on a flat tensor
+    fsdp_all_reduce_hook   for fully_shard(): sparse between replicas
+    state_dict, load_state_dict, gather_state_dict      what is still owed, for checkpoints
+    stats                  bytes, density and times
+    schemes                what scheme= may be
+"""
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "topknot needs torch, which is not installed here: pip install torch, then "
+        "pip install --no-build-isolation topknot."
+    ) from error
+
+from topknot._built import TORCH as _BUILT_AGAINST
+
+if torch.__version__.split("+")[0] != _BUILT_AGAINST:
+    raise ImportError(
+        f"topknot was built against torch {_BUILT_AGAINST}, but this is torch "
+        f"{torch.__version__}: build it again by pip install --no-build-isolation "
+        "--force-reinstall --no-deps topknot, from the sources."
+    )
+
+from topknot._core import (
+    ConfigError,
+    ContractError,
+    DisagreementError,
+    Error,
+    LinkError,
+)
+from topknot._session import (
+    gather_state_dict,
+    load_state_dict,
+    schemes,
+    state_dict,
+    stats,
+)
+from topknot.allreduce import SparseAllreduce, fsdp_all_reduce_hook
+from topknot.ddp import attach
+from topknot.optimizer import DistributedOptimizer, synchronize
+
+__version__ = "0.1.0"
+__all__ = [
+    "ConfigError",
+    "ContractError",
+    "DisagreementError",
+    "DistributedOptimizer",
+    "Error",
+    "LinkError",
+    "SparseAllreduce",
+    "attach",
+    "fsdp_all_reduce_hook",
+    "gather_state_dict",
+    "load_state_dict",
+    "schemes",
+    "state_dict",
+    "stats",
+    "synchronize",
+]

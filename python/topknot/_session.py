@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: what attach(), DistributedOptimizer() and SparseAllreduce() have in common.
+
+A session has a Gloo group of its own with the ranks of the user's group, so that nothing
+here is ordered against what others send, and an NCCL job can use it, too.
+"""
+
+import atexit
+import dataclasses
+import socket
+import weakref
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from topknot import _core
+
+_VERSION = 1  # of the state dictionaries
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How gradients are reduced. All ranks must say the same."""
+
+    scheme: str
+    density: float
+    memory: str | None
+    compressor: str | None
+    collective: str | None
+    schedule: str
+    rules: tuple[str, ...]
+    rollback: bool
+    timeout: float
+
+    def config(self) -> _core.Config:
+        return _core.Config(
+            scheme=self.scheme,
+            memory=self.memory or "",
+            compressor=self.compressor or "",
+            collective=self.collective or "",
+            density=self.density,
+            schedule=self.schedule,
+            rules=list(self.rules),
+            rollback=self.rollback,
+        )
+
+
+@dataclasses.dataclass(eq=False)
+class Session:
+    core: _core.Session
+    group: dist.ProcessGroup
+    options: Options
+
+
+_sessions: "weakref.WeakKeyDictionary[Any, Session]" = weakref.WeakKeyDictionary()
+_open: "weakref.WeakSet[_core.Session]" = weakref.WeakSet()
+
+
+def open_session(group: dist.ProcessGroup | None, options: Options) -> Session:
+    """Opens a session among the ranks of `group`, all of which must call this."""
+    if not dist.is_initialized():
+        raise _core.ConfigError(
+            "torch.distributed is not initialised: call dist.init_process_group() first."
+        )
+    config = options.config()
+    ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
+    own = dist.new_group(
+        ranks,
+        backend="gloo",
+        timeout=timedelta(seconds=max(options.timeout, 1.0)),
+        use_local_synchronization=len(ranks) != dist.get_world_size(),
+        group_desc="topknot",
+    )
+    hosts = _agree(own, options)
+    core = _core.Session(config, own.group_name, hosts, options.timeout)
+    _open.add(core)
+    return Session(core, own, options)
+
+
+def _agree(group: dist.ProcessGroup, options: Options) -> list[int]:
+    """Checks that all ranks ask for the same; returns by rank which host it is on."""
+    said: list[Any] = [None] * group.size()
+    dist.all_gather_object(said, (socket.gethostname(), repr(options)), group)
+    for rank, (_, theirs) in enumerate(said):
+        if theirs != said[0][1]:
+            raise _core.ConfigError(
+                f"Rank {rank} asks for {theirs} where rank 0 asks for {said[0][1]}: all "
+                "ranks must ask for the same."
+            )
+    names = [host for host, _ in said]
+    return [names.index(host) for host in names]
+
+
+def remember(owner: Any, session: Session) -> None:
+    _sessions[owner] = session
+
+
+def has_session(owner: Any) -> bool:
+    return owner in _sessions
+
+
+def session_of(owner: Any) -> Session:
+    if isinstance(owner, Session):
+        return owner
+    try:
+        return _sessions[owner]
+    except (KeyError, TypeError):
+        raise _core.ConfigError(
+            f"This {type(owner).__name__} has nothing to do with topknot yet: hand in what "
+            "was given to topknot.attach(), DistributedOptimizer() or is a SparseAllreduce."
+        ) from None
+
+
+# A thread that is still in the middle of something, because the script failed there, is
+# left to end with the process: waiting for it could take until the deadline.
+@atexit.register
+def _close_all() -> None:
+    for core in list(_open):
+        if core.idle():
+            core.close()
+        else:
+            core.abandon()
+
+
+def schemes() -> dict[str, str]:
+    """What `scheme=` may be, with a line on each."""
+    return {entry["name"]: entry["summary"] for entry in _core.catalog()}
+
+
+def stats(owner: Any) -> dict[str, Any]:
+    """What reducing has come to so far on this rank: a dictionary of
+
+    steps, not_finite           steps, and those with a gradient that was not finite
+    density                     coordinates that were agreed on, of all there were
+    sent_bytes, sent_messages   by this rank, in all
+    dense_bytes                 what a ring allreduce of f32 would have sent
+    seconds                     of the communication thread's work; of these
+    select_seconds              in selecting, and
+    wait_seconds                in waiting for the network and other ranks
+    buckets                     the same by bucket, with its parameters
+
+    Waits until what is under way is done.
+    """
+    core = session_of(owner).core
+    retired, *plans = core.totals()
+    total = dict(retired)
+    for plan in plans:
+        for key, value in plan.items():
+            if key not in ("parameters", "size", "steps"):
+                total[key] += value
+    total["steps"] = core.step()
+    del total["parameters"], total["size"]
+    for entry in [total, *plans]:
+        coordinates = entry.pop("coordinates")
+        entry["density"] = entry["agreed"] / max(coordinates, 1)
+        entry["dense_bytes"] = 8 * coordinates * (core.size - 1) // core.size
+    total["buckets"] = plans
+    return total
+
+
+def state_dict(owner: Any) -> dict[str, Any]:
+    """What this rank keeps from step to step: above all what it still owes. For torch.save().
+
+    Every rank has its own: save them all, or use gather_state_dict().
+    """
+    session = session_of(owner)
+    return {
+        "topknot": _VERSION,
+        "rank": session.core.rank,
+        "world_size": session.core.size,
+        "scheme": session.options.scheme,
+        "step": session.core.step(),
+        "values": session.core.save(),
+    }
+
+
+def gather_state_dict(owner: Any, dst: int = 0) -> dict[str, Any] | None:
+    """The state of all ranks, on rank `dst` of the group; None elsewhere. All ranks call it.
+
+    Takes, on that rank, as much memory as the gradients of all ranks.
+    """
+    session = session_of(owner)
+    mine = state_dict(owner)
+    ranks: list[Any] | None = None
+    if session.core.rank == dst:
+        ranks = [None] * session.core.size
+    dist.gather_object(
+        mine, ranks, dst=dist.get_global_rank(session.group, dst), group=session.group
+    )
+    if ranks is None:
+        return None
+    return {"topknot": _VERSION, "world_size": len(ranks), "ranks": ranks}
+
+
+def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
+    """Goes on from `state`: what state_dict() gave on this rank, or what it gave on all
+    ranks, as a list or from gather_state_dict().
+
+    With the state of all ranks the number of ranks may be another: of P ranks before and Q
+    now, rank j owes Q/P times what all ranks w with w mod Q = j owed, so that the mean of
+    what is owed stays the same.
+    """
+    core = session_of(owner).core
+    mine = _share(_states(state), core.rank, core.size)
+    core.load(mine["values"], mine["step"])
+
+
+def _states(state: Any) -> list[dict[str, Any]]:
+    states = [state] if isinstance(state, dict) else list(state)
+    if len(states) == 1 and "ranks" in states[0]:
+        states = states[0]["ranks"]
+    for one in states:
+        if not isinstance(one, dict) or one.get("topknot") != _VERSION:
+            raise _core.ConfigError(
+                "This is not a state that topknot.state_dict() has made, or of another version."
+            )
+    return states
+
+
+def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]:
+    """What rank `rank` of `size` goes on with."""
+    by_rank = {one["rank"]: one for one in states}
+    before = states[0]["world_size"]
+    if before == size and rank in by_rank:
+        return by_rank[rank]
+    if len(by_rank) != before:
+        raise _core.ConfigError(
+            f"Here are the states of ranks {sorted(by_rank)} of {before}; rank {rank} of {size} "
+            "needs its own, or those of all ranks."
+        )
+    values = {
+        key: value
+        for key, value in by_rank[rank % before]["values"].items()
+        if not _is_by_coordinate(value)
+    }
+    for source in range(rank, before, size):
+        for key, value in by_rank[source]["values"].items():
+            if _is_by_coordinate(value):
+                share = value * (size / before)
+                values[key] = values[key] + share if key in values else share
+    return {"values": values, "step": by_rank[0]["step"]}
+
+
+def _is_by_coordinate(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 1 and value.is_floating_point()

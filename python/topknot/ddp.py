@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The communication hook for DistributedDataParallel."""
+
+from collections.abc import Iterable
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from topknot import _core
+from topknot._session import Options, has_session, open_session, remember
+
+
+def attach(
+    model: DistributedDataParallel,
+    scheme: str = "knot",
+    density: float = 0.01,
+    *,
+    memory: str | None = None,
+    compressor: str | None = None,
+    collective: str | None = None,
+    schedule: str = "constant",
+    rules: Iterable[str] = (),
+    timeout: float = 60.0,
+    rollback: bool = False,
+) -> None:
+    """Makes `model` exchange about `density` of its gradients' coordinates a step.
+
+    Call it on all ranks, once, before the first backward. Gradients come out of backward as
+    they do without: the mean over the ranks, the same bits on every rank. What was not sent
+    is owed, kept by parameter, and joins a later step's gradient.
+
+    scheme       a name of topknot.schemes(); memory, compressor and collective replace its
+                 parts, each with parameters as in "oktopk:tau=64"
+    density      in (0, 1]; 1 sends everything
+    schedule     density over time: "constant", "dense:steps=512" or
+                 "exponential:stages=4,period=100,from=0.25"
+    rules        density by parameter name, the first that matches counts: "head.*=dense",
+                 "embed*=0.05". Parameters of one dimension, biases and norms, are sent whole
+                 unless a rule says otherwise.
+    timeout      seconds until a rank that does not answer is given up: backward then ends
+                 with a sentence that names it
+    rollback     on a step with a gradient that is not finite, every rank gets NaN back, so that
+                 a GradScaler skips the step. Its debt is then as before in the bucket where
+                 that was found; with rollback=True in all buckets, for a copy of the debts a
+                 step. Use it with a GradScaler.
+    """
+    _refuse_what_cannot_be(model)
+    options = Options(
+        scheme=scheme,
+        density=float(density),
+        memory=memory,
+        compressor=compressor,
+        collective=collective,
+        schedule=schedule,
+        rules=tuple(rules),
+        rollback=rollback,
+        timeout=float(timeout),
+    )
+    session = open_session(model.process_group, options)
+    try:
+        _core.register_hook(
+            model.reducer, session.core, list(model.module.named_parameters())
+        )
+    except RuntimeError as error:
+        raise _core.ConfigError(
+            "This model has a communication hook already, and DDP takes only one: build it "
+            "anew and attach topknot instead."
+        ) from error
+    model.logger._set_comm_hook_name("topknot")
+    model._comm_hooks.append((_python_reducer_hook, None))
+    remember(model, session)
+
+
+def _python_reducer_hook(state, bucket):
+    raise _core.ConfigError(
+        "topknot works with DDP's own reducer; set torch._dynamo.config.optimize_ddp to "
+        "True, not to \"python_reducer\"."
+    )
+
+
+def _refuse_what_cannot_be(model: DistributedDataParallel) -> None:
+    if not isinstance(model, DistributedDataParallel):
+        raise _core.ConfigError(
+            f"topknot.attach() takes a DistributedDataParallel model, not a "
+            f"{type(model).__name__}; without DDP use topknot.DistributedOptimizer()."
+        )
+    if has_session(model):
+        raise _core.ConfigError(
+            "topknot is attached to this model already; to change anything build DDP anew."
+        )
+    if model.mixed_precision is not None:
+        raise _core.ConfigError(
+            "DDP's mixed_precision= brings a communication hook of its own, and only one is "
+            "possible: use torch.autocast, or a model in bf16, instead."
+        )
+    if model._use_python_reducer:
+        raise _core.ConfigError(
+            "DDP was built with torch._dynamo.config.optimize_ddp = \"python_reducer\", which "
+            "has no buckets to hook into: set it to True before building DDP."
+        )
+    if model._comm_hooks:
+        raise _core.ConfigError(
+            "This model has a communication hook already, and DDP takes only one: build it "
+            "anew and attach topknot instead."
+        )
+    for name, module in model.module.named_modules():
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
+            raise _core.ConfigError(
+                f"{name} has sparse=True, and topknot reduces dense gradients only: make it "
+                "with sparse=False."
+            )
