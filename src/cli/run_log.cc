@@ -142,6 +142,8 @@ void RunLog::on_start(const train::Start& start) {
   start_ = start;
   shown_ = std::chrono::steady_clock::now();
   if (options_.folder != nullptr) {
+    Json versions = describe_versions();
+    if (!options_.torch.empty()) versions["torch"] = options_.torch;
     options_.folder->begin({{"started", time_now()},
                             {"launch", options_.launch},
                             {"workers", options_.workers},
@@ -156,7 +158,7 @@ void RunLog::on_start(const train::Start& start) {
                             {"engine_bytes", start.engine_bytes},
                             {"buckets", buckets_of(start)},
                             {"machine", describe_machine()},
-                            {"versions", describe_versions()}},
+                            {"versions", versions}},
                            start.first_step);
     if (options_.tensorboard)
       events_ = std::make_unique<EventFile>(options_.folder->path(), start.first_step);
@@ -228,7 +230,7 @@ void RunLog::on_checkpoint_failed(const std::string& sentence) {
 std::string RunLog::summary(const train::Outcome& outcome) const {
   std::string text;
   const auto add = [&](const char* what, const std::string& said) {
-    text += fmt::format("  {:<10}{}\n", what, said);
+    text += fmt::format("  {:<12}{}\n", what, said);
   };
   const auto steps = static_cast<double>(std::max<std::uint64_t>(all_.steps, 1));
   if (!outcome.metric.name.empty())
@@ -249,9 +251,9 @@ std::string RunLog::summary(const train::Outcome& outcome) const {
                               ? fmt::format(", {:.1f} times as much", dense / sent)
                               : ""));
   add("exchange",
-      fmt::format("{:.2f} ms of a step waited for, {:.0f} % of it hidden "
-                  "behind the backward pass",
-                  1e3 * outcome.exposed_seconds_per_step, 100 * outcome.overlap));
+      fmt::format("{:.0f} % hidden behind the backward pass; the rest, {:.2f} ms "
+                  "a step, was waited for",
+                  100 * outcome.overlap, 1e3 * outcome.exposed_seconds_per_step));
   add("memory", fmt::format("gradients {} a worker, {} beyond them; peak of {} {}",
                             bytes_text(static_cast<double>(start_.gradient_bytes)),
                             bytes_text(static_cast<double>(start_.engine_bytes)),

@@ -31,6 +31,7 @@ std::string duration_text(double seconds);
 struct RunLogOptions {
   int workers = 1;
   std::string launch = "threads";  ///< or mpi
+  std::string torch = {};          ///< its version, where that is known
   RunFolder* folder = nullptr;     ///< none: nothing is left
   bool tensorboard = false;
   std::FILE* to = stderr;  ///< progress that is not a bar

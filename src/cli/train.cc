@@ -52,6 +52,12 @@ void print_keys() {
 
 #ifdef TOPKNOT_HAVE_TORCH
 
+#ifdef TOPKNOT_TORCH_VERSION
+constexpr const char* kTorchVersion = TOPKNOT_TORCH_VERSION;
+#else
+constexpr const char* kTorchVersion = "";
+#endif
+
 /// The job as everybody has had a say in it, and the workers that the command line wants.
 struct Plan {
   train::Job job;
@@ -144,7 +150,8 @@ void print_end(const Options& options, const train::Job& job, const RunLog& log,
                const train::Outcome& outcome) {
   const int workers = static_cast<int>(job.workers);
   if (options.json) {
-    fmt::print("{}\n", to_json(job, workers, outcome).dump());
+    fmt::print("{}\n", to_json(job, workers, outcome)
+                           .dump(-1, ' ', false, Json::error_handler_t::replace));
   } else {
     fmt::print("\n{}", log.summary(outcome));
   }
@@ -171,6 +178,7 @@ int run_rank(Transport& world, const Options& options, train::Job job, bool proc
     log = std::make_unique<RunLog>(job,
                                    RunLogOptions{.workers = link->size(),
                                                  .launch = processes ? "mpi" : "threads",
+                                                 .torch = kTorchVersion,
                                                  .folder = folder.get(),
                                                  .tensorboard = options.tensorboard});
   });

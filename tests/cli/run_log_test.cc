@@ -88,7 +88,7 @@ TEST(RunLog, TellsAPersonWhatCameOfIt) {
   const ScratchFolder folder;
   const SmallRun run(folder.path());
   for (const char* part :
-       {"accuracy  0.9500 on 100 test samples", "20 of 20 steps", "60 % of it hidden",
+       {"accuracy    0.9500 on 100 test samples", "20 of 20 steps", "60 % hidden",
         "gradients 4.0 kB", "4.0 kB beyond", "1 steps whose gradient was not finite"})
     EXPECT_NE(run.summary.find(part), std::string::npos) << part << "\n" << run.summary;
   const std::string shown(run.text, run.length);
