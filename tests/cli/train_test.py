@@ -246,6 +246,16 @@ class UnderMpirun(Case):
         events = json.loads((self.out / "trace.json").read_text())["traceEvents"]
         self.assertEqual({one["pid"] for one in events}, {0, 1, 2})
 
+    def test_threads_and_processes_come_to_the_same_bits(self):
+        for scheme in ("dense", "oktopk", "knot", "exdyna", "adtopk"):
+            words = (self.job, "--scheme", scheme, "--set", "model=cnn", "--set", "steps=20",
+                     "--set", "epochs=100", "--set", "bucket_mb=0.2", "--json")
+            threads = json.loads(self.done(*words, "--workers", "4").stdout)
+            processes = json.loads(self.done(*words, env=AS_ROOT,
+                                             launcher=[*MPIRUN, "-n", "4"]).stdout)
+            self.assertEqual(threads["weights_hash"], processes["weights_hash"], scheme)
+            self.assertEqual(threads["metric"], processes["metric"], scheme)
+
     def test_another_number_of_workers_is_refused(self):
         for words in (("--workers", "3"), ("--set", "workers=3")):
             out = run(self.job, *words, env=AS_ROOT, launcher=[*MPIRUN, "-n", "2"])
