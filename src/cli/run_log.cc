@@ -42,13 +42,17 @@ Json to_json(const train::Metric& metric) {
 }
 
 Json epoch_line(const train::EpochRecord& record) {
-  return {{"epoch", record.epoch},
-          {"step", record.step},
-          {"lr", record.lr},
-          {"train_loss", record.train_loss},
-          {"test_loss", record.evaluated ? Json(record.test_loss) : Json()},
-          {"metric", record.evaluated ? to_json(record.metric) : Json()},
-          {"seconds", record.seconds}};
+  Json others = Json::array();
+  for (const train::Metric& other : record.others) others.push_back(to_json(other));
+  Json line{{"epoch", record.epoch},
+            {"step", record.step},
+            {"lr", record.lr},
+            {"train_loss", record.train_loss},
+            {"test_loss", record.evaluated ? Json(record.test_loss) : Json()},
+            {"metric", record.evaluated ? to_json(record.metric) : Json()},
+            {"seconds", record.seconds}};
+  if (!others.empty()) line["others"] = std::move(others);
+  return line;
 }
 
 Json buckets_of(const train::Start& start) {
@@ -208,6 +212,8 @@ void RunLog::on_epoch(const train::EpochRecord& record) {
     metric_ = record.metric;
     line += fmt::format("  test loss {:.4f}  {} {:.4f}", record.test_loss, metric_.name,
                         metric_.value);
+    for (const train::Metric& other : record.others)
+      line += fmt::format("  {} {:.4f}", other.name, other.value);
   }
   plain_line(line + "  " + duration_text(record.seconds));
   if (options_.folder != nullptr) options_.folder->add_epoch(epoch_line(record));
@@ -216,6 +222,8 @@ void RunLog::on_epoch(const train::EpochRecord& record) {
   if (!record.evaluated) return;
   events_->scalar("epoch/test_loss", record.step, record.test_loss);
   events_->scalar("epoch/" + record.metric.name, record.step, record.metric.value);
+  for (const train::Metric& other : record.others)
+    events_->scalar("epoch/" + other.name, record.step, other.value);
 }
 
 void RunLog::on_checkpoint(std::uint64_t, double seconds) {
@@ -230,7 +238,7 @@ void RunLog::on_checkpoint_failed(const std::string& sentence) {
 std::string RunLog::summary(const train::Outcome& outcome) const {
   std::string text;
   const auto add = [&](const char* what, const std::string& said) {
-    text += fmt::format("  {:<12}{}\n", what, said);
+    text += fmt::format("  {:<12} {}\n", what, said);
   };
   const auto steps = static_cast<double>(std::max<std::uint64_t>(all_.steps, 1));
   if (!outcome.metric.name.empty())

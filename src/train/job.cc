@@ -32,7 +32,7 @@ struct Line {
 // clang-format off
 const Line kLines[] = {
     {"name", &Job::name, 0, 0, "what the run is called"},
-    {"model", &Job::model, 0, 0, "mlp, cnn, resnet20, resnet18, resnet50, vgg16, with parameters"},
+    {"model", &Job::model, 0, 0, "mlp, cnn, resnet20, resnet18, resnet50, vgg16, lstm, bert, acoustic, ncf, with parameters"},
     {"data", &Job::data, 0, 0, "a data set, see `topknot data`, or generated:..."},
     {"folder", &Job::folder, 0, 0, "where its files are"},
     {"pad", &Job::pad, 0, 64, "augmentation: pixels an image may be shifted by"},
@@ -48,7 +48,7 @@ const Line kLines[] = {
     {"timeout", &Job::timeout, 1e-3, 1e9, "seconds before a silent peer is given up"},
     {"optimizer", &Job::optimizer, 0, 0, "sgd, adam or adamw, with parameters"},
     {"lr", &Job::lr, 0, kAny, "learning rate, for the gradient's mean over all workers"},
-    {"lr_schedule", &Job::lr_schedule, 0, 0, "constant, steps, cosine, decay or plateau, with parameters"},
+    {"lr_schedule", &Job::lr_schedule, 0, 0, "constant, steps, cosine, linear, decay or plateau, with parameters"},
     {"warmup", &Job::warmup, 0, 1e9, "epochs in which the learning rate rises to its value"},
     {"warmup_from", &Job::warmup_from, 0, kAny, "where it starts from"},
     {"weight_decay", &Job::weight_decay, 0, kAny, "added to the reduced gradient (adamw: taken off)"},

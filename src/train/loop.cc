@@ -304,6 +304,7 @@ class Trainer {
       record.test_loss = evaluate();
       record.evaluated = true;
       record.metric = outcome_.metric;
+      record.others = others_;
     }
     record.seconds = epoch_watch_.seconds();
     ++position_.epoch;
@@ -322,6 +323,7 @@ class Trainer {
           {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())});
     const std::vector<double> sums = conference_.sum(task_->evaluate());
     outcome_.metric = task_->metric(sums);
+    others_ = task_->others(sums);
     rates_.learn(task_->score(sums));
     evaluated_ = true;
     return sums[1] / sums[0];
@@ -397,6 +399,7 @@ class Trainer {
   Position position_;
   std::uint64_t first_step_ = 0;
   Outcome outcome_;
+  std::vector<Metric> others_;  // of the last evaluation
   double busy_seconds_ = 0;
   double compute_seconds_ = 0;
   double epoch_loss_ = 0;

@@ -48,6 +48,8 @@ Rates::Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
     factor_ = params.number("factor", 0.1, 0, 1, "by which the rate falls");
   } else if (schedule.name == "cosine") {
     kind_ = Kind::cosine;
+  } else if (schedule.name == "linear") {
+    kind_ = Kind::linear;
   } else if (schedule.name == "decay") {
     kind_ = Kind::decay;
     factor_ = params.number("factor", 0.99, 0, 1, "by which the rate falls each epoch");
@@ -57,11 +59,11 @@ Rates::Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
     patience_ =
         params.integer("patience", 3, 1, 1000000, "epochs without a better score");
   } else if (schedule.name != "constant") {
-    throw ConfigError(
-        "There is no schedule of the learning rate named " + schedule.name +
-        "; nearest is " +
-        nearest(schedule.name, {"constant", "steps", "cosine", "decay", "plateau"}) +
-        ".");
+    throw ConfigError("There is no schedule of the learning rate named " + schedule.name +
+                      "; nearest is " +
+                      nearest(schedule.name, {"constant", "steps", "cosine", "linear",
+                                              "decay", "plateau"}) +
+                      ".");
   }
   params.refuse_unknown(schedule.name);
 }
@@ -69,6 +71,10 @@ Rates::Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
 double Rates::at(double epoch) const {
   if (epoch < warmup_) return warmup_from_ + (lr_ - warmup_from_) * epoch / warmup_;
   return lr_ * shape(epoch);
+}
+
+double Rates::share(double epoch) const {
+  return std::min((epoch - warmup_) / std::max(epochs_ - warmup_, 1e-9), 1.0);
 }
 
 double Rates::shape(double epoch) const {
@@ -79,10 +85,10 @@ double Rates::shape(double epoch) const {
       return std::pow(factor_, std::floor(epoch));
     case Kind::plateau:
       return reached_;
-    case Kind::cosine: {
-      const double share = (epoch - warmup_) / std::max(epochs_ - warmup_, 1e-9);
-      return 0.5 * (1 + std::cos(3.14159265358979323846 * std::min(share, 1.0)));
-    }
+    case Kind::cosine:
+      return 0.5 * (1 + std::cos(3.14159265358979323846 * share(epoch)));
+    case Kind::linear:
+      return 1 - share(epoch);
     case Kind::steps:
       break;
   }

@@ -16,6 +16,7 @@ namespace topknot::train {
 ///   constant
 ///   steps:at=81+122+155,factor=0.1   times `factor` when each of these epochs begins
 ///   cosine                           half a wave down to zero at the end of the run
+///   linear                           in a line down to zero at the end of the run
 ///   decay:factor=0.99                times `factor` with every epoch
 ///   plateau:factor=0.5,patience=3    times `factor` when so many epochs in a row have not
 ///                                    been better than the best
@@ -35,9 +36,10 @@ class Rates {
   void visit_state(StateVisitor& visitor);
 
  private:
-  enum class Kind { constant, steps, cosine, decay, plateau };
+  enum class Kind { constant, steps, cosine, linear, decay, plateau };
 
   double shape(double epoch) const;
+  double share(double epoch) const;  // of the run after the warm-up, that is over
 
   Kind kind_ = Kind::constant;
   const double lr_;

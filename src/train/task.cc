@@ -16,7 +16,10 @@ struct Line {
 
 // Models that are not here are networks for images.
 constexpr Line kLines[] = {
-    {"mlp", make_classification},
+    {"lstm", make_language},
+    {"bert", make_bert},
+    {"ncf", make_recommendation},
+    {"acoustic", make_recognition},
 };
 
 }  // namespace

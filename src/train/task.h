@@ -50,6 +50,8 @@ class Task {
   /// order. The first is the number of samples, the second the sum of the losses.
   virtual std::vector<double> evaluate() = 0;
   virtual Metric metric(const std::vector<double>& sums) const = 0;
+  /// Further metrics, only to be shown.
+  virtual std::vector<Metric> others(const std::vector<double>&) const { return {}; }
   /// What one pass leaves for the next, such as a recurrent state: f32, each rank's own, kept
   /// in checkpoints and lost when the number of ranks changes. The tensors stay where they are.
   virtual std::vector<std::pair<std::string, torch::Tensor>> carried() { return {}; }
@@ -65,6 +67,10 @@ std::unique_ptr<Task> make_task(const Job& job, const Place& place);
 
 // The tasks, each in its own file.
 std::unique_ptr<Task> make_classification(const Job& job, const Place& place);
+std::unique_ptr<Task> make_language(const Job& job, const Place& place);
+std::unique_ptr<Task> make_bert(const Job& job, const Place& place);
+std::unique_ptr<Task> make_recommendation(const Job& job, const Place& place);
+std::unique_ptr<Task> make_recognition(const Job& job, const Place& place);
 
 // ---- draws
 

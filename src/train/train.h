@@ -57,6 +57,7 @@ struct EpochRecord {
   bool evaluated = false;
   double test_loss = 0;
   Metric metric;
+  std::vector<Metric> others;  ///< such as NDCG@10 beside HR@10
   double seconds = 0;
   double lr = 0;
 };

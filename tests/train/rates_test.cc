@@ -34,6 +34,14 @@ TEST(Rates, FollowHalfAWaveToZero) {
   EXPECT_NEAR(cosine.at(100), 0, 1e-12);
 }
 
+TEST(Rates, FallInALineToZero) {
+  const Rates linear = rates("linear", 10);
+  EXPECT_DOUBLE_EQ(linear.at(10), 0.8);
+  EXPECT_DOUBLE_EQ(linear.at(55), 0.4);
+  EXPECT_DOUBLE_EQ(linear.at(100), 0);
+  EXPECT_DOUBLE_EQ(linear.at(101), 0);
+}
+
 TEST(Rates, DecayWithEveryEpoch) {
   const Rates decay = rates("decay:factor=0.5");
   EXPECT_DOUBLE_EQ(decay.at(0.9), 0.8);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/models/bert.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "small_runs.h"
+#include "topknot/error.h"
+#include "train/task.h"
+
+namespace topknot::train {
+namespace {
+
+using testing::train_on;
+
+Job small_job() {
+  Job job;
+  job.name = "bert";
+  job.model = "bert:size=tiny,layers=1,width=32,length=32";
+  job.data = "generated:words=128,size=60,seed=2";
+  job.epochs = 2;
+  job.batch = 4;
+  job.optimizer = "adamw:correct=0,eps=1e-6";
+  job.lr = 0.003;
+  job.lr_schedule = "linear";
+  job.warmup = 0.2;
+  job.weight_decay = 0.01;
+  job.decay_vectors = false;
+  job.density = 0.05;
+  return job;
+}
+
+std::int64_t weights_of(const char* model) {
+  BertShape shape = BertShape::read(Spec::parse(model));
+  shape.pieces = 30'522;
+  const Bert made(shape);
+  std::int64_t count = 0;
+  for (const torch::Tensor& parameter : made.parameters()) count += parameter.numel();
+  return count;
+}
+
+TEST(Bert, HasAsManyWeightsAsThePapersSay) {
+  EXPECT_EQ(weights_of("bert:size=tiny"), 4'433'468);
+  EXPECT_EQ(weights_of("bert:size=small"), 29'058'876);
+  EXPECT_EQ(weights_of("bert"), 110'106'428);
+  EXPECT_EQ(weights_of("bert:tied=0"), 133'547'324) << "Ok-Topk's";
+}
+
+TEST(Bert, LearnsHowOftenPiecesOccur) {
+  Job job = small_job();
+  job.data = "generated:words=128,size=200,seed=2";
+  job.epochs = 6;
+  const Outcome outcome = train_on(2, job);
+  EXPECT_EQ(outcome.metric.name, "perplexity");
+  EXPECT_LT(outcome.metric.value, 120) << "every piece alike would be about 190";
+}
+
+TEST(Bert, StartsFromNoPreference) {
+  const auto task = make_task(small_job(), {0, 1});
+  const double pieces = 57 + 129;  // special ones and letters, words and the full stop
+  EXPECT_NEAR(task->loss({}).item<double>(), std::log(pieces) + std::log(2.0), 0.3);
+}
+
+TEST(Bert, DoesNotLookAtPadding) {
+  BertShape shape = BertShape::read(Spec::parse("bert:size=tiny,length=8"));
+  shape.pieces = 50;
+  Bert bert(shape);
+  bert.initialise(1);
+  Bert::Input input;
+  input.ids = torch::arange(8).reshape({1, 8});
+  input.segments = torch::zeros({1, 8}, torch::kLong);
+  input.unseen = torch::zeros({1, 1, 1, 8});
+  input.unseen.slice(3, 5) = -std::numeric_limits<float>::infinity();
+  input.hidden = torch::tensor({2}, torch::kLong);
+  const torch::Tensor before = bert.forward(input, nullptr).pieces;
+  input.ids.slice(1, 5) = 40;
+  EXPECT_TRUE(bert.forward(input, nullptr).pieces.equal(before));
+  input.ids.slice(1, 4, 5) = 40;
+  EXPECT_FALSE(bert.forward(input, nullptr).pieces.equal(before));
+}
+
+TEST(Bert, HidesOtherPiecesInEveryEpochButOfTheTestHalf) {
+  Job job = small_job();
+  job.model += ",dropout=0";
+  const auto task = make_task(job, {0, 1});
+  EXPECT_NE(task->loss({}).item<float>(), task->loss({.epoch = 1}).item<float>());
+  EXPECT_EQ(task->loss({}).item<float>(), task->loss({}).item<float>());
+  EXPECT_EQ(task->evaluate(), task->evaluate());
+}
+
+TEST(Bert, ScoresEveryPairOnce) {
+  double scored = 0;
+  for (int rank = 0; rank < 3; ++rank)
+    scored += make_task(small_job(), {rank, 3})->evaluate()[0];
+  EXPECT_EQ(scored, static_cast<double>(make_task(small_job(), {0, 3})->test_samples()));
+}
+
+TEST(Bert, ResumesToTheSameBits) {
+  Job job = small_job();
+  job.steps = 13;
+  testing::expect_same_bits_after_resume(1, job, 6);
+  testing::expect_same_bits_after_resume(2, job, 6);
+}
+
+TEST(Bert, SaysWhatIsWrong) {
+  Job job = small_job();
+  job.model = "bert:width=30,heads=4";
+  EXPECT_EQ(
+      testing::sentence_of<ConfigError>([&] {
+        make_task(job, {0, 1});
+      }),
+      "bert: a width of 30 cannot be shared by 4 heads; the width must be a multiple "
+      "of the heads.");
+  job.model = "bert:length=513";
+  EXPECT_THROW(make_task(job, {0, 1}), ConfigError);
+  job.model = "bert:size=huge";
+  EXPECT_THROW(make_task(job, {0, 1}), ConfigError);
+  job = small_job();
+  job.data = "wikipedia-en";
+  job.folder = "/nowhere";
+  EXPECT_THROW(make_task(job, {0, 1}), DataError);
+}
+
+TEST(Bert, RefusesAShardCutShort) {
+  const testing::Folder folder("bert-shard");
+  std::ofstream(folder.path() / "vocab.txt")
+      << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##a\n";
+  for (const char* half : {"train", "valid"}) {
+    std::filesystem::create_directories(folder.path() / half / "AA");
+    std::ofstream(folder.path() / half / "AA" / "wiki_00")
+        << "<doc id=\"1\" title=\"a\">\na\n\na a. A a.\n";
+  }
+  Job job = small_job();
+  job.data = "wikipedia-en";
+  job.folder = folder.path().string();
+  EXPECT_NE(testing::sentence_of<DataError>([&] {
+              make_task(job, {0, 1});
+            }).find("wiki_00"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace topknot::train
