@@ -238,7 +238,7 @@ void RunLog::on_checkpoint_failed(const std::string& sentence) {
 std::string RunLog::summary(const train::Outcome& outcome) const {
   std::string text;
   const auto add = [&](const char* what, const std::string& said) {
-    text += fmt::format("  {:<12} {}\n", what, said);
+    text += fmt::format("  {:<11} {}\n", what, said);
   };
   const auto steps = static_cast<double>(std::max<std::uint64_t>(all_.steps, 1));
   if (!outcome.metric.name.empty())
