@@ -20,7 +20,9 @@ endif()
 
 file(RELATIVE_PATH library_from_command
   ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-set_target_properties(topknot_command PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_command})
+# libtorch stays where it is, in the wheel.
+set_target_properties(topknot_command PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_command}
+  INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS topknot_command)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${CMAKE_INSTALL_DATADIR}/topknot
   FILES_MATCHING PATTERN "*.toml")
