@@ -38,7 +38,7 @@ struct Options {
 
 void print_jobs() {
   for (const NamedJob& job : list_jobs(jobs_folder()))
-    fmt::print("{:<20}{}\n", job.name, job.summary);
+    fmt::print("{:<22}{}\n", job.name, job.summary);
 }
 
 void print_keys() {
