@@ -21,7 +21,7 @@ def attach(
     schedule: str = "constant",
     rules: Iterable[str] = (),
     timeout: float = 60.0,
-    rollback: bool = False,
+    rollback: bool = True,
 ) -> None:
     """Makes `model` exchange about `density` of its gradients' coordinates a step.
 
@@ -40,9 +40,9 @@ def attach(
     timeout      seconds until a rank that does not answer is given up: backward then ends
                  with a sentence that names it
     rollback     on a step with a gradient that is not finite, every rank gets NaN back, so that
-                 a GradScaler skips the step. Its debt is then as before in the bucket where
-                 that was found; with rollback=True in all buckets, for a copy of the debts a
-                 step. Use it with a GradScaler.
+                 a GradScaler skips the step, and all debts are as before, for a copy of
+                 them a step. With rollback=False there is no copy, and they are as before
+                 only in the bucket where that was found.
     """
     _refuse_what_cannot_be(model)
     options = Options(

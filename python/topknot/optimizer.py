@@ -31,7 +31,7 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     backward_passes_per_step: int = 1,
     bucket_mb: float = 25.0,
     broadcast: bool = True,
-    rollback: bool = False,
+    rollback: bool = True,
 ) -> AnyOptimizer:
     """Makes `optimizer` step on the mean of all ranks' gradients, sparsified.
 
