@@ -20,9 +20,12 @@ endif()
 
 file(RELATIVE_PATH library_from_command
   ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-# libtorch stays where it is, in the wheel.
-set_target_properties(topknot_command PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_command}
-  INSTALL_RPATH_USE_LINK_PATH ON)
+set(command_rpath $ORIGIN/${library_from_command})
+if(TOPKNOT_HAVE_TORCH)  # it stays where it is, in the wheel
+  cmake_path(GET TORCH_LIBRARY PARENT_PATH torch_folder)
+  list(APPEND command_rpath ${torch_folder})
+endif()
+set_target_properties(topknot_command PROPERTIES INSTALL_RPATH "${command_rpath}")
 install(TARGETS topknot_command)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${CMAKE_INSTALL_DATADIR}/topknot
   FILES_MATCHING PATTERN "*.toml")
