@@ -8,15 +8,11 @@
 #include "collectives/primitives.h"
 
 namespace topknot::collective {
-namespace {
-
-std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
-}  // namespace
+namespace {}  // namespace
 
 void Allgather::run(Courier& courier, SparseView mine, std::span<const Region> regions,
                     std::uint64_t most, std::vector<Sparse>& blocks,
-                    std::vector<float>& error, Schedule schedule) {
+                    std::vector<float>& error, Route route) {
   blocks.resize(at(courier.size()));
   if (courier.size() == 1) {
     blocks[0].clear();
@@ -25,19 +21,19 @@ void Allgather::run(Courier& courier, SparseView mine, std::span<const Region> r
     return;
   }
   courier.code(mine, regions[at(courier.rank())], Courier::kEveryone, pack_, error);
-  run_coded(courier, pack_, regions, most, blocks, schedule);
+  run_coded(courier, pack_, regions, most, blocks, route);
 }
 
 void Allgather::run_coded(Courier& courier, Message& mine,
                           std::span<const Region> regions, std::uint64_t most,
-                          std::vector<Sparse>& blocks, Schedule schedule) {
+                          std::vector<Sparse>& blocks, Route route) {
   blocks.resize(at(courier.size()));
   messages_.resize(at(courier.size()));
   limits_.clear();
   for (const Region& region : regions)
     limits_.push_back(courier.limit(most, region.size()));
   std::swap(messages_[at(courier.rank())], mine);
-  pass_round(courier, limits_, schedule);
+  pass_round(courier, limits_, route);
   for (int origin = 0; origin < courier.size(); ++origin)
     courier.read(messages_[at(origin)], origin, Courier::kEveryone, regions[at(origin)],
                  most, blocks[at(origin)]);
@@ -46,7 +42,7 @@ void Allgather::run_coded(Courier& courier, Message& mine,
 void Allgather::run_positions(Courier& courier, std::span<const std::uint32_t> mine,
                               std::span<const Region> regions, std::uint64_t most,
                               std::vector<std::vector<std::uint32_t>>& blocks,
-                              Schedule schedule) {
+                              Route route) {
   blocks.resize(at(courier.size()));
   blocks[at(courier.rank())].assign(mine.begin(), mine.end());
   if (courier.size() == 1) return;
@@ -56,7 +52,7 @@ void Allgather::run_positions(Courier& courier, std::span<const std::uint32_t> m
     limits_.push_back(courier.limit(most, region.size()));
   courier.code_positions(mine, regions[at(courier.rank())], Courier::kEveryone,
                          messages_[at(courier.rank())]);
-  pass_round(courier, limits_, schedule);
+  pass_round(courier, limits_, route);
   for (int origin = 0; origin < courier.size(); ++origin)
     if (origin != courier.rank())
       courier.read_positions(messages_[at(origin)], origin, Courier::kEveryone,
@@ -64,8 +60,7 @@ void Allgather::run_positions(Courier& courier, std::span<const std::uint32_t> m
 }
 
 void Allgather::run_dense(Courier& courier, std::span<const Region> regions,
-                          std::span<float> x, std::vector<float>& error,
-                          Schedule schedule) {
+                          std::span<float> x, std::vector<float>& error, Route route) {
   error.clear();
   if (courier.size() == 1) return;
   const auto piece = [&](int rank) {
@@ -77,15 +72,15 @@ void Allgather::run_dense(Courier& courier, std::span<const Region> regions,
     limits_.push_back(courier.limit(region.size(), region.size()));
   courier.code_dense(piece(courier.rank()), Courier::kEveryone,
                      messages_[at(courier.rank())], error);
-  pass_round(courier, limits_, schedule);
+  pass_round(courier, limits_, route);
   for (int origin = 0; origin < courier.size(); ++origin)
     courier.read_dense(messages_[at(origin)], origin, Courier::kEveryone, piece(origin),
                        /*add=*/false);
 }
 
 void Allgather::pass_round(Courier& courier, std::span<const std::size_t> limits,
-                           Schedule schedule) {
-  schedule == Schedule::direct ? ring(courier, limits) : bruck(courier, limits);
+                           Route route) {
+  route == Route::direct ? ring(courier, limits) : bruck(courier, limits);
   for (const Message& message : messages_) courier.note_health(message);
 }
 

@@ -24,6 +24,9 @@ namespace topknot::collective {
 
 using core::Region;
 
+/// A rank, or another small number that is never negative, as the place in a vector.
+constexpr std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
 /// A coded message. One that is coded for everyone may be passed on as it is.
 using Message = std::vector<std::byte>;
 

@@ -68,8 +68,6 @@ class Dense final : public Collective {
   bool owes() const noexcept override { return courier_.values() != core::Values::f32; }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
   std::span<float> region_of(std::span<float> x, int part) const {
     const Region region = equal_region(x.size(), courier_.size(), part);
     return x.subspan(region.begin, region.size());

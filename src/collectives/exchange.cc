@@ -7,16 +7,12 @@
 #include "collectives/primitives.h"
 
 namespace topknot::collective {
-namespace {
-
-std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
-}  // namespace
+namespace {}  // namespace
 
 void Exchange::run(Courier& courier, std::span<const SparseView> parts,
                    std::span<const Region> regions, std::uint64_t most,
                    std::vector<Sparse>& blocks, std::vector<std::vector<float>>& errors,
-                   Schedule schedule) {
+                   Route route) {
   const int ranks = courier.size();
   const int me = courier.rank();
   for (auto* by_rank : {&sent_, &received_}) by_rank->resize(at(ranks));
@@ -32,7 +28,7 @@ void Exchange::run(Courier& courier, std::span<const SparseView> parts,
     if (to == me) continue;
     courier.code(parts[at(to)], regions[at(to)], to, sent_[at(to)], errors[at(to)]);
   }
-  schedule == Schedule::direct ? rotate(courier, limit) : bruck(courier, limit);
+  route == Route::direct ? rotate(courier, limit) : bruck(courier, limit);
   for (int from = 0; from < ranks; ++from)
     if (from != me)
       courier.read(received_[at(from)], from, me, regions[at(me)], most,

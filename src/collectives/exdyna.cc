@@ -153,8 +153,6 @@ class ExDyna final : public Collective {
   }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
   int part_of(int rank) const {
     const auto ranks = static_cast<std::uint64_t>(courier_.size());
     return static_cast<int>((step_ + static_cast<std::uint64_t>(rank)) % ranks);

@@ -159,8 +159,6 @@ class Hierarchical final : public Collective {
   void visit_state(StateVisitor& visitor) override { inner_->visit_state(visitor); }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
   static Place find_place(const Transport& link, Params& params) {
     const auto size = static_cast<int>(params.integer(
         "group", 0, 0, 1 << 16, "ranks in a node; 0 asks the transport which share one"));

@@ -136,8 +136,6 @@ class Knot final : public Collective {
   }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
   void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
     courier_.select(pick_, acc, grad, k, mine_);
     core::keep_largest(mine_, k);
@@ -159,12 +157,12 @@ class Knot final : public Collective {
 
   void exchange(std::size_t k) {
     courier_.enter("exchange");
-    exchange_.run(courier_, parts_, regions_, k, blocks_, errors_, schedule(k));
+    exchange_.run(courier_, parts_, regions_, k, blocks_, errors_, route(k));
   }
 
   void share(std::size_t k) {
     courier_.enter("share");
-    allgather_.run(courier_, held_, regions_, k, survivors_, sum_error_, schedule(k));
+    allgather_.run(courier_, held_, regions_, k, survivors_, sum_error_, route(k));
   }
 
   void settle_debt(const Ownership& ownership, std::span<float> acc) {
@@ -198,22 +196,16 @@ class Knot final : public Collective {
   // Every coordinate has one owner, so the survivors are the sum.
   Reduced write(const Ownership& ownership, std::span<const float> grad,
                 std::span<float> sum) {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
-    index_.clear();
-    for (int owner = 0; owner < courier_.size(); ++owner)
-      for (std::size_t i = 0; i < survivors_[at(owner)].size(); ++i) {
-        const std::uint32_t position =
-            ownership.outside(owner, survivors_[at(owner)].index[i]);
-        sum[position] = survivors_[at(owner)].value[i];
-        index_.push_back(position);
-      }
+    write_disjoint(survivors_, grad, sum, index_, [&](int owner, std::uint32_t position) {
+      return ownership.outside(owner, position);
+    });
     return {.count = index_.size(), .index = index_, .paid = paid_};
   }
 
-  Schedule schedule(std::size_t k) const {
+  Route route(std::size_t k) const {
     const bool headers_outweigh = k < 16 * at(courier_.size() - 1);
-    if (schedule_ == "auto") return headers_outweigh ? Schedule::log : Schedule::direct;
-    return schedule_ == "log" ? Schedule::log : Schedule::direct;
+    if (schedule_ == "auto") return headers_outweigh ? Route::log : Route::direct;
+    return schedule_ == "log" ? Route::log : Route::direct;
   }
 
   Courier courier_;

@@ -111,8 +111,6 @@ class OkTopk final : public Collective {
   }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
   void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
     courier_.select(pick_, acc, grad, k, mine_);
     if (!faithful_) core::keep_largest(mine_, k);

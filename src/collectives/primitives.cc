@@ -8,11 +8,7 @@
 #include "core/merge.h"
 
 namespace topknot::collective {
-namespace {
-
-std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
-}  // namespace
+namespace {}  // namespace
 
 Region equal_region(std::uint64_t n, int parts, int part) {
   const auto p = static_cast<std::uint64_t>(parts);

@@ -6,6 +6,7 @@
 // nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -23,7 +24,7 @@ Region equal_region(std::uint64_t n, int parts, int part);
 /// How messages travel. `direct`: P-1 messages from each rank, every byte sent no oftener
 /// than it must. `log`: ceil(log2 P) packets (Bruck), in which messages are passed on,
 /// for when latency rules.
-enum class Schedule { direct, log };
+enum class Route { direct, log };
 
 /// Every rank gets every rank's pairs. `direct` is a ring, in which no rank sends more
 /// than all blocks together, however unequal they are; in `log` a rank sends P-1 blocks,
@@ -35,29 +36,28 @@ class Allgather {
   /// too, and error[i] is what that took off mine.value[i].
   void run(Courier& courier, SparseView mine, std::span<const Region> regions,
            std::uint64_t most, std::vector<Sparse>& blocks, std::vector<float>& error,
-           Schedule schedule = Schedule::direct);
+           Route route = Route::direct);
 
   /// The same for a message that this rank has coded for everyone by itself; it is used
   /// up.
   void run_coded(Courier& courier, Message& mine, std::span<const Region> regions,
                  std::uint64_t most, std::vector<Sparse>& blocks,
-                 Schedule schedule = Schedule::direct);
+                 Route route = Route::direct);
 
   /// The same for positions alone.
   void run_positions(Courier& courier, std::span<const std::uint32_t> mine,
                      std::span<const Region> regions, std::uint64_t most,
                      std::vector<std::vector<std::uint32_t>>& blocks,
-                     Schedule schedule = Schedule::direct);
+                     Route route = Route::direct);
 
   /// The same for a dense vector that lies in pieces: on entry x[regions[r]] is right at
   /// rank r; on return all of it is, everywhere, as the other ranks read it. error[i] is
   /// what rounding took off this rank's piece.
   void run_dense(Courier& courier, std::span<const Region> regions, std::span<float> x,
-                 std::vector<float>& error, Schedule schedule = Schedule::direct);
+                 std::vector<float>& error, Route route = Route::direct);
 
  private:
-  void pass_round(Courier& courier, std::span<const std::size_t> limits,
-                  Schedule schedule);
+  void pass_round(Courier& courier, std::span<const std::size_t> limits, Route route);
   void ring(Courier& courier, std::span<const std::size_t> limits);
   void bruck(Courier& courier, std::span<const std::size_t> limits);
 
@@ -78,7 +78,7 @@ class Exchange {
   void run(Courier& courier, std::span<const SparseView> parts,
            std::span<const Region> regions, std::uint64_t most,
            std::vector<Sparse>& blocks, std::vector<std::vector<float>>& errors,
-           Schedule schedule = Schedule::direct);
+           Route route = Route::direct);
 
  private:
   void rotate(Courier& courier, std::size_t limit);
@@ -148,6 +148,22 @@ bool all_finite(std::span<const float> x);
 /// No sum of one value from each block is larger in magnitude; not finite when a value is
 /// not.
 float largest_sum(std::span<const Sparse> blocks);
+
+/// Writes `blocks`, of which no two share a coordinate, into `sum`, which is all zeros or the
+/// memory of `grad`. place(b, position) is where in the vector a position of block b is;
+/// `index` becomes all of these.
+template <typename Place>
+void write_disjoint(std::span<const Sparse> blocks, std::span<const float> grad,
+                    std::span<float> sum, std::vector<std::uint32_t>& index,
+                    const Place& place) {
+  if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+  index.clear();
+  for (std::size_t b = 0; b < blocks.size(); ++b)
+    for (std::size_t i = 0; i < blocks[b].size(); ++i) {
+      index.push_back(place(static_cast<int>(b), blocks[b].index[i]));
+      sum[index.back()] = blocks[b].value[i];
+    }
+}
 
 /// Adds sparse vectors up into a dense one and keeps the list of what it touched.
 class SumWriter {

@@ -75,8 +75,6 @@
 namespace topknot::collective {
 namespace {
 
-std::size_t at(int block) { return static_cast<std::size_t>(block); }
-
 /// How many pairs a rank gives to the ranks of other teams, so that their sum has about
 /// as many as a block may have.
 class Giving {
@@ -283,12 +281,8 @@ class SparDL final : public Collective {
   // ---- the end of a step
 
   Reduced write(std::span<const float> grad, std::span<float> sum) {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
-    index_.clear();
-    for (const Sparse& block : blocks_) {
-      index_.insert(index_.end(), block.index.begin(), block.index.end());
-      for (std::size_t i = 0; i < block.size(); ++i) sum[block.index[i]] = block.value[i];
-    }
+    write_disjoint(blocks_, grad, sum, index_,
+                   [](int, std::uint32_t position) { return position; });
     return {.count = index_.size(), .index = index_, .paid = {}};
   }
 

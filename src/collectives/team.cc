@@ -8,11 +8,7 @@
 #include "core/merge.h"
 
 namespace topknot::collective {
-namespace {
-
-std::size_t at(int place) { return static_cast<std::size_t>(place); }
-
-}  // namespace
+namespace {}  // namespace
 
 void report_overflow(Courier& courier, const Sparse& pairs) {
   if (!std::all_of(pairs.value.begin(), pairs.value.end(),

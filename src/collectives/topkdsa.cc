@@ -77,8 +77,7 @@ class Ownership {
       const Region region = equal_region(n_, ranks_, owner);
       const auto begin = static_cast<std::uint32_t>(region.begin);
       for (; i < pairs.size() && pairs.index[i] < region.end; ++i)
-        dealt[static_cast<std::size_t>(owner)].push_back(pairs.index[i] - begin,
-                                                         pairs.value[i]);
+        dealt[at(owner)].push_back(pairs.index[i] - begin, pairs.value[i]);
     }
   }
 
@@ -122,8 +121,6 @@ class TopkDsa final : public Collective {
   }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
   void split(const Ownership& ownership, std::uint64_t n) {
     dealt_.resize(at(courier_.size()));
     ownership.deal(mine_, dealt_);
@@ -165,15 +162,9 @@ class TopkDsa final : public Collective {
   // Every coordinate has one owner, so the owners' sums are the sum.
   Reduced write(const Ownership& ownership, std::span<const float> grad,
                 std::span<float> sum) {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
-    index_.clear();
-    for (int owner = 0; owner < courier_.size(); ++owner) {
-      const Sparse& part = sums_[at(owner)];
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        index_.push_back(ownership.outside(owner, part.index[i]));
-        sum[index_.back()] = part.value[i];
-      }
-    }
+    write_disjoint(sums_, grad, sum, index_, [&](int owner, std::uint32_t position) {
+      return ownership.outside(owner, position);
+    });
     return {.count = index_.size(), .index = index_, .paid = mine_.index};
   }
 

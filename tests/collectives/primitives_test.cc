@@ -47,9 +47,9 @@ TEST(EqualRegion, CoversEverythingOnceTheLongerPartsFirst) {
     }
 }
 
-class EverySchedule : public ::testing::TestWithParam<Schedule> {};
+class EveryRoute : public ::testing::TestWithParam<Route> {};
 
-TEST_P(EverySchedule, GathersEveryonesPairs) {
+TEST_P(EveryRoute, GathersEveryonesPairs) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params;
@@ -66,7 +66,7 @@ TEST_P(EverySchedule, GathersEveryonesPairs) {
     });
 }
 
-TEST_P(EverySchedule, GathersPositionsAndDensePieces) {
+TEST_P(EveryRoute, GathersPositionsAndDensePieces) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params = Params::parse("values=bf16");
@@ -99,7 +99,7 @@ TEST_P(EverySchedule, GathersPositionsAndDensePieces) {
     });
 }
 
-TEST_P(EverySchedule, BringsEveryPartToItsRank) {
+TEST_P(EveryRoute, BringsEveryPartToItsRank) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params;
@@ -120,17 +120,16 @@ TEST_P(EverySchedule, BringsEveryPartToItsRank) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedule,
-                         ::testing::Values(Schedule::direct, Schedule::log));
+INSTANTIATE_TEST_SUITE_P(Routes, EveryRoute,
+                         ::testing::Values(Route::direct, Route::log));
 
-TEST(Schedule, TakesSoManyMessagesAsItSays) {
+TEST(Route, TakesSoManyMessagesAsItSays) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       const int log = std::bit_width(static_cast<unsigned>(ranks - 1));
-      for (const Schedule schedule : {Schedule::direct, Schedule::log}) {
+      for (const Route route : {Route::direct, Route::log}) {
         auto traffic = std::make_shared<Traffic>();
-        const auto metered =
-            make_metered(link.channel(static_cast<int>(schedule)), traffic);
+        const auto metered = make_metered(link.channel(static_cast<int>(route)), traffic);
         Params params;
         Courier courier(*metered, "test", params);
         courier.begin(100, 1);
@@ -140,9 +139,9 @@ TEST(Schedule, TakesSoManyMessagesAsItSays) {
         std::vector<Sparse> blocks;
         std::vector<float> error;
         allgather.run(courier, pairs_of(link.rank(), 0), regions, 100, blocks, error,
-                      schedule);
+                      route);
         const auto expected =
-            static_cast<std::uint64_t>(schedule == Schedule::direct ? ranks - 1 : log);
+            static_cast<std::uint64_t>(route == Route::direct ? ranks - 1 : log);
         EXPECT_EQ(traffic->messages(), expected);
       }
     });
