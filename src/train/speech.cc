@@ -146,20 +146,13 @@ class Recognition final : public Task {
     std::vector<std::string> transcripts;
   };
 
-  // The longest first, which is what packing asks for.
   static Batch load(const data::Speech& from, const std::vector<std::size_t>& which) {
-    std::vector<std::pair<torch::Tensor, std::string>> all;
-    for (const std::size_t i : which)
-      all.emplace_back(spectrogram(from.samples(i)), from.transcript(i));
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-      return a.first.size(0) > b.first.size(0);
-    });
     Batch batch;
     std::vector<torch::Tensor> spectrograms;
-    for (auto& [frames, transcript] : all) {
-      batch.frames.lengths.push_back(frames.size(0));
-      spectrograms.push_back(frames);
-      batch.transcripts.push_back(std::move(transcript));
+    for (const std::size_t i : which) {
+      spectrograms.push_back(spectrogram(from.samples(i)));
+      batch.frames.lengths.push_back(spectrograms.back().size(0));
+      batch.transcripts.push_back(from.transcript(i));
     }
     batch.frames.values = torch::pad_sequence(spectrograms, /*batch_first=*/true);
     return batch;

@@ -6,9 +6,10 @@
 // over the next 20 frames; in two, the directions are added up. With its defaults it has
 // 27,569,568 weights, in two directions 54,823,168.
 //
-// Between the layers the frames of a batch are packed: those that are only padding never
-// enter a norm of the recurrent layers, and the LSTM that runs backward starts at an
-// utterance's own end. The convolutions' norms see padding, as the papers' do.
+// Between the layers there are only frames that were heard, no padding: norms see no other,
+// and the LSTM that runs backward starts at an utterance's own end. The convolutions' norms see
+// padding, as the papers' do. An LSTM gets the frames padded all the same: on torch's packed
+// sequences the backward pass clears the whole gradient once for every frame.
 
 #include "train/models/acoustic.h"
 
@@ -22,28 +23,62 @@
 namespace topknot::train {
 namespace {
 
-using torch::nn::utils::rnn::pack_padded_sequence;
-using torch::nn::utils::rnn::PackedSequence;
-using torch::nn::utils::rnn::pad_packed_sequence;
-
 constexpr std::int64_t kChannels = 32;
 constexpr std::int64_t kTimeKernel = 11;
 
 torch::Tensor clipped(const torch::Tensor& x) { return torch::hardtanh(x, 0, 20); }
 
-PackedSequence pack(const Frames& frames) {
-  return pack_padded_sequence(frames.values, torch::tensor(frames.lengths),
-                              /*batch_first=*/true);
-}
+/// Where the frames of a batch are, in an order of time: those of all utterances at one time
+/// stand together.
+class Heard {
+ public:
+  explicit Heard(const Frames& frames)
+      : times_(frames.values.size(1)), utterances_(frames.values.size(0)) {
+    std::vector<std::int64_t> places;
+    std::vector<std::int64_t> numbers(
+        static_cast<std::size_t>(times_ * utterances_));  // by place, among the heard
+    for (std::int64_t place = 0; place < times_ * utterances_; ++place)
+      if (place / utterances_ < length(frames, place)) {
+        numbers[static_cast<std::size_t>(place)] =
+            static_cast<std::int64_t>(places.size());
+        places.push_back(place);
+      }
+    std::vector<std::int64_t> mirrored;
+    for (const std::int64_t place : places) {
+      const std::int64_t time = length(frames, place) - 1 - place / utterances_;
+      mirrored.push_back(
+          numbers[static_cast<std::size_t>(time * utterances_ + place % utterances_)]);
+    }
+    places_ = torch::tensor(places);
+    mirrored_ = torch::tensor(mirrored);
+  }
 
-PackedSequence with(const PackedSequence& frames, torch::Tensor data) {
-  return PackedSequence(std::move(data), frames.batch_sizes());
-}
+  /// (utterance, frame, feature) to (heard, feature).
+  torch::Tensor collect(const torch::Tensor& padded) const {
+    return padded.transpose(0, 1).flatten(0, 1).index_select(0, places_);
+  }
+  /// The way back, with zeros for padding.
+  torch::Tensor spread(const torch::Tensor& heard) const {
+    return torch::zeros({times_ * utterances_, heard.size(1)})
+        .index_copy(0, places_, heard)
+        .view({times_, utterances_, -1})
+        .transpose(0, 1);
+  }
+  /// Every utterance from its end to its beginning; twice is none.
+  torch::Tensor mirror(const torch::Tensor& heard) const {
+    return heard.index_select(0, mirrored_);
+  }
 
-Frames unpack(const PackedSequence& packed, std::vector<std::int64_t> lengths) {
-  return {std::get<0>(pad_packed_sequence(packed, /*batch_first=*/true)),
-          std::move(lengths)};
-}
+ private:
+  std::int64_t length(const Frames& frames, std::int64_t place) const {
+    return frames.lengths[static_cast<std::size_t>(place % utterances_)];
+  }
+
+  const std::int64_t times_;
+  const std::int64_t utterances_;
+  torch::Tensor places_;
+  torch::Tensor mirrored_;
+};
 
 /// What comes before the LSTMs. All but none of them halve the frames.
 class Front : public torch::nn::Module {
@@ -152,9 +187,9 @@ class DeepSpeech final : public Acoustic {
         norms_.push_back(
             register_module("norm" + number, torch::nn::BatchNorm1d(shape.width)));
       const auto in = i == 0 ? front_->features() : shape.width;
-      lstms_.push_back(register_module(
-          "lstm" + number, torch::nn::LSTM(torch::nn::LSTMOptions(in, shape.width)
-                                               .bidirectional(shape.directions == 2))));
+      onward_.push_back(register_module("lstm" + number, lstm(in)));
+      if (shape.directions == 2)
+        backward_.push_back(register_module("lstm" + number + "_back", lstm(in)));
     }
     if (looks_ahead())
       ahead_ = register_module(
@@ -170,49 +205,58 @@ class DeepSpeech final : public Acoustic {
 
   Frames forward(const Frames& spectrograms, at::Generator* draws) override {
     const Frames front = front_->forward(spectrograms);
-    PackedSequence x = pack(front);
-    for (std::size_t i = 0; i < lstms_.size(); ++i) {
-      if (i > 0) x = with(x, norms_[i - 1](x.data()));
-      x = std::get<0>(lstms_[i]->forward_with_packed_input(x));
-      torch::Tensor data = x.data();
+    const Heard heard(front);
+    torch::Tensor x = heard.collect(front.values);
+    for (std::size_t i = 0; i < onward_.size(); ++i) {
+      if (i > 0) x = norms_[i - 1](x);
+      torch::Tensor y = recur(onward_[i], heard, x);
       if (shape_.directions == 2)
-        data = data.slice(1, 0, shape_.width) + data.slice(1, shape_.width);
-      if (draws != nullptr) data = dropout(data, shape_.dropped, *draws);
-      x = with(x, data);
+        y = y + heard.mirror(recur(backward_[i], heard, heard.mirror(x)));
+      x = draws == nullptr ? y : dropout(y, shape_.dropped, *draws);
     }
-    if (looks_ahead()) x = pack(look_ahead(unpack(x, front.lengths)));
-    return unpack(with(x, torch::log_softmax(last_(last_norm_(x.data())), 1)),
-                  front.lengths);
+    if (looks_ahead()) x = heard.collect(look_ahead(heard.spread(x)));
+    return {heard.spread(torch::log_softmax(last_(last_norm_(x)), 1)), front.lengths};
   }
 
   /// LSTMs as torch does it: uniform within 1 / sqrt(width), biases zero.
   void draw_weights(std::uint64_t seed) {
     initialise(*this, seed);
     const torch::NoGradGuard no_grad;
-    for (const torch::nn::LSTM& lstm : lstms_)
-      for (torch::Tensor& weight : lstm->parameters()) {
-        if (weight.dim() < 2) {
-          weight.zero_();
-          continue;
+    for (const auto* direction : {&onward_, &backward_})
+      for (const torch::nn::LSTM& lstm : *direction)
+        for (torch::Tensor& weight : lstm->parameters()) {
+          if (weight.dim() < 2) {
+            weight.zero_();
+            continue;
+          }
+          const double given = std::sqrt(6.0 / static_cast<double>(weight.size(1)));
+          weight.mul_(1 / std::sqrt(static_cast<double>(shape_.width)) / given);
         }
-        const double given = std::sqrt(6.0 / static_cast<double>(weight.size(1)));
-        weight.mul_(1 / std::sqrt(static_cast<double>(shape_.width)) / given);
-      }
   }
 
  private:
   bool looks_ahead() const { return shape_.directions == 1 && shape_.lookahead > 0; }
 
-  Frames look_ahead(const Frames& x) {
+  torch::nn::LSTM lstm(std::int64_t in) const {
+    return torch::nn::LSTM(torch::nn::LSTMOptions(in, shape_.width).batch_first(true));
+  }
+
+  static torch::Tensor recur(torch::nn::LSTM& lstm, const Heard& heard,
+                             const torch::Tensor& x) {
+    return heard.collect(std::get<0>(lstm(heard.spread(x))));
+  }
+
+  torch::Tensor look_ahead(const torch::Tensor& x) {
     const torch::Tensor padded =
-        torch::constant_pad_nd(x.values.transpose(1, 2), {0, shape_.lookahead});
-    return {clipped(ahead_(padded)).transpose(1, 2), x.lengths};
+        torch::constant_pad_nd(x.transpose(1, 2), {0, shape_.lookahead});
+    return clipped(ahead_(padded)).transpose(1, 2);
   }
 
   const Shape shape_;
   std::shared_ptr<Front> front_;
   std::vector<torch::nn::BatchNorm1d> norms_;
-  std::vector<torch::nn::LSTM> lstms_;
+  std::vector<torch::nn::LSTM> onward_;
+  std::vector<torch::nn::LSTM> backward_;
   torch::nn::Conv1d ahead_ = nullptr;
   torch::nn::BatchNorm1d last_norm_ = nullptr;
   torch::nn::Linear last_ = nullptr;

@@ -11,7 +11,7 @@
 
 namespace topknot::train {
 
-/// Frames of utterances one after another, the longest utterance first; none is empty.
+/// Frames of utterances, none of which is empty.
 struct Frames {
   torch::Tensor values;  ///< (utterance, frame, feature), zero beyond each end
   std::vector<std::int64_t> lengths;  ///< of the utterances, in frames
