@@ -8,15 +8,14 @@
 // The loss is that of the hidden pieces plus that of the next sentence. The score is the
 // perplexity of the hidden pieces of the test half, whose draws are always the same.
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "core/random.h"
 #include "data/documents.h"
 #include "topknot/error.h"
 #include "train/models/bert.h"
+#include "train/permutation.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -69,12 +68,12 @@ class Pretraining final : public Task {
   }
 
   torch::Tensor loss(const Position& at) override {
-    shuffle(at.epoch);
+    const Permutation order(train_.pairs.size(), stream(job_, Draw::shuffle, at.epoch));
     std::vector<data::MaskedPair> pairs;
     const std::uint64_t first =
         at.sample + static_cast<std::uint64_t>(place_.rank) * batch_;
     for (std::uint64_t i = first; i < first + batch_; ++i)
-      pairs.push_back(drawn(train_, order_[i % order_.size()], at.epoch, i));
+      pairs.push_back(drawn(train_, order(i % train_.pairs.size()), at.epoch, i));
     const Batch batch = batch_of(pairs);
     at::Generator draws = generator(job_, place_, at);
     const Bert::Logits logits = model_->forward(batch.input, &draws);
@@ -105,16 +104,6 @@ class Pretraining final : public Task {
     torch::Tensor pieces;  // that were hidden
     torch::Tensor next;    // 1 where the second stretch follows the first
   };
-
-  void shuffle(std::uint64_t epoch) {
-    if (!order_.empty() && shuffled_ == epoch) return;
-    order_.resize(train_.pairs.size());
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
-    core::Random draws(stream(job_, Draw::shuffle, epoch));
-    for (std::size_t left = order_.size(); left > 1; --left)
-      std::swap(order_[left - 1], order_[draws.below(left)]);
-    shuffled_ = epoch;
-  }
 
   // A pair's draws are its own: whoever reads it, in whatever company.
   data::MaskedPair drawn(const Half& half, std::size_t pair, std::uint64_t epoch,
@@ -175,8 +164,6 @@ class Pretraining final : public Task {
   const Half train_;
   const Half test_;
   std::shared_ptr<Bert> model_;
-  std::vector<std::size_t> order_;
-  std::uint64_t shuffled_ = 0;  // the epoch that order_ is of
 };
 
 }  // namespace

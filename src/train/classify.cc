@@ -4,13 +4,11 @@
 // pass takes the next ranks x batch of it, rank after rank. What is left at the end of an
 // epoch and does not fill a pass is dropped; a set smaller than one pass goes round.
 
-#include <algorithm>
-#include <numeric>
-
 #include "core/random.h"
 #include "data/images.h"
 #include "topknot/error.h"
 #include "train/models/network.h"
+#include "train/permutation.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -44,12 +42,12 @@ class Classification final : public Task {
   }
 
   torch::Tensor loss(const Position& at) override {
-    shuffle(at.epoch);
+    const Permutation order(train_->size(), stream(job_, Draw::shuffle, at.epoch));
     std::vector<std::uint64_t> samples(batch_);
     const std::uint64_t first =
         at.sample + static_cast<std::uint64_t>(place_.rank) * batch_;
     for (std::uint64_t i = 0; i < batch_; ++i)
-      samples[i] = order_[(first + i) % order_.size()];
+      samples[i] = order((first + i) % train_->size());
     network_->train();
     const auto [images, labels] = load_varied(samples, at.epoch, first);
     return torch::cross_entropy_loss(network_->forward(images), labels);
@@ -74,16 +72,6 @@ class Classification final : public Task {
   }
 
  private:
-  void shuffle(std::uint64_t epoch) {
-    if (!order_.empty() && shuffled_ == epoch) return;
-    order_.resize(train_->size());
-    std::iota(order_.begin(), order_.end(), 0U);
-    core::Random draws(stream(job_, Draw::shuffle, epoch));
-    for (std::size_t left = order_.size(); left > 1; --left)
-      std::swap(order_[left - 1], order_[draws.below(left)]);
-    shuffled_ = epoch;
-  }
-
   using Batch = std::pair<torch::Tensor, torch::Tensor>;  // images and labels
 
   static Batch empty_batch(const data::ImageShape& shape, std::size_t samples) {
@@ -153,8 +141,6 @@ class Classification final : public Task {
   const std::unique_ptr<data::Images> test_;
   const data::Normalisation normalisation_;
   const std::shared_ptr<Network> network_;
-  std::vector<std::uint32_t> order_;
-  std::uint64_t shuffled_ = 0;  // the epoch that order_ is of
   std::vector<std::uint8_t> raw_;
   std::vector<std::uint8_t> varied_;
 };

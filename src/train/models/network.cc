@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "topknot/error.h"
+#include "train/models/draws.h"
 
 namespace topknot::train {
 namespace {
@@ -42,16 +42,13 @@ void initialise(torch::nn::Module& module, std::uint64_t seed) {
   std::uint64_t stream = 0;
   for (const auto& item : module.named_parameters()) {
     torch::Tensor weight = item.value();
-    core::Random random(core::random_bits(seed, stream++));
+    const std::uint64_t own = core::random_bits(seed, stream++);
     if (weight.dim() < 2) {
       weight.fill_(item.key().ends_with("bias") ? 0 : 1);
       continue;
     }
     const auto fan_in = static_cast<double>(weight[0].numel());
-    const auto bound = static_cast<float>(std::sqrt(6 / fan_in));
-    float* const values = weight.data_ptr<float>();
-    for (std::int64_t i = 0; i < weight.numel(); ++i)
-      values[i] = bound * (2 * random.uniform() - 1);
+    draw_uniform(weight, std::sqrt(6 / fan_in), own);
   }
 }
 
