@@ -16,7 +16,9 @@
 #include "cli/job_file.h"
 #include "cli/launch.h"
 #include "cli/leave_signal.h"
+#include "cli/record_options.h"
 #include "cli/run_log.h"
+#include "store/gradients.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -27,6 +29,7 @@ struct Options {
   std::vector<std::string> settings;  // key=value, those with a flag of their own last
   std::vector<std::string> flags;
   std::string out;
+  RecordFlags record;
   bool resume = false;
   bool overwrite = false;
   bool json = false;
@@ -156,6 +159,8 @@ void print_end(const Options& options, const train::Job& job, const RunLog& log,
     fmt::print("\n{}", log.summary(outcome));
   }
   std::fflush(stdout);
+  if (const std::string said = about_record(options.record, outcome); !said.empty())
+    fmt::print(stderr, "topknot: {}\n", said);
   if (!outcome.left_early) return;
   fmt::print(
       stderr,
@@ -173,6 +178,8 @@ int run_rank(Transport& world, const Options& options, train::Job job, bool proc
   std::unique_ptr<RunLog> log;
   const bool sound = first_on_rank_0(*link, [&] {
     train::check(job, link->size());
+    if (!options.record.file.empty())
+      store::require_room_for(store::disk(), options.record.file);
     if (!options.out.empty())
       folder = std::make_unique<RunFolder>(options.out, use_of(options));
     log = std::make_unique<RunLog>(job,
@@ -189,6 +196,7 @@ int run_rank(Transport& world, const Options& options, train::Job job, bool proc
   train::TrainOptions how;
   if (!options.out.empty()) how.checkpoints = checkpoints_in(options.out);
   how.resume = options.resume;
+  how.record = options.record.options();
   const train::Outcome outcome = train::train(world, job, how, ears);
   if (options.trace) {
     const auto all = spans.gather(*link, before, read_clock(*link));
@@ -203,6 +211,7 @@ int run_rank(Transport& world, const Options& options, train::Job job, bool proc
 
 int run(const Options& options) {
   check_flags(options);
+  options.record.options();  // a bad list ends it before the work
   const Plan plan = make_plan(options);
   // Without a folder there is nowhere to save to, and a signal ends the run as ever.
   if (!options.out.empty()) listen_for_leave();
@@ -254,6 +263,7 @@ void add_options(CLI::App& command, Options& options) {
   command.add_flag("--overwrite", options.overwrite, "Replace the run in --out");
   command.add_flag("--tensorboard", options.tensorboard, "Leave event files in --out");
   command.add_flag("--trace", options.trace, "Leave trace.json in --out, for Perfetto");
+  options.record.add_to(command);
   command.add_flag("--json", options.json, "End with one line of JSON");
   command.add_flag("--list", options.list, "Only list the jobs that have names");
   command.add_flag("--keys", options.keys, "Only list the keys of a job");

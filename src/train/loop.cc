@@ -18,6 +18,7 @@
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "train/checkpoint.h"
+#include "train/recorder.h"
 #include "train/train.h"
 
 namespace topknot::train {
@@ -136,7 +137,8 @@ class Trainer {
         optimizer_(make_optimizer(Spec::parse(job_.optimizer), sizes())),
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
-        conference_(link) {
+        conference_(link),
+        recorder_(link, job_, options.record) {
     if (!options.checkpoints.empty()) {
       folder_.emplace(store::disk(), options.checkpoints.string());
       store_link_ = link.channel(kStoreChannel);
@@ -152,6 +154,7 @@ class Trainer {
       if (epoch_done()) end_epoch();
       keep();
     }
+    outcome_.recorded_steps = recorder_.finish();
     if (!leaving_ && !evaluated_) evaluate();
     outcome_.seconds = watch.seconds();
     return finish();
@@ -211,6 +214,7 @@ class Trainer {
     start.remarks = remarks_;
     outcome_.dense_bytes_per_step = static_cast<double>(start.dense_bytes);
     first_step_ = position_.step;
+    recorder_.plan(start.first_step, start.steps);
     observer_.on_start(start);
   }
 
@@ -235,16 +239,19 @@ class Trainer {
 
   double pass(const StepRecord& record) {
     const Stopwatch watch;
+    const bool recorded = recorder_.wants(record.step);
     double loss = 0;
     replica_.engine().begin(record.lr);
     for (std::int64_t i = 0; i < job_.accumulate; ++i) {
       const torch::Tensor one =
           task_->loss(position_) / static_cast<double>(job_.accumulate);
       position_.sample += task_->samples_per_pass();
-      replica_.backward(one, i + 1 == job_.accumulate);
+      replica_.backward(one, i + 1 == job_.accumulate && !recorded);
       loss += one.item<double>();
     }
     compute_seconds_ = watch.seconds();
+    // Nothing has set out yet, so the gradients are still this rank's own.
+    if (recorded) recorder_.take(record.step, replica_);
     return loss;
   }
 
@@ -393,6 +400,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Rates rates_;
   Conference conference_;
+  Recorder recorder_;
   std::optional<store::CheckpointFolder> folder_;
   std::unique_ptr<Transport> store_link_;
 

@@ -76,11 +76,20 @@ class Observer {
   virtual bool asked_to_leave() { return false; }
 };
 
+/// Which gradients are written to a file, for the benchmarks: each rank's own of a step,
+/// before the exchange and without what it owes.
+struct RecordOptions {
+  std::filesystem::path file;        ///< empty: none
+  std::vector<std::uint64_t> steps;  ///< empty: the run's first, middle and last
+  std::vector<int> ranks;            ///< empty: all
+};
+
 struct TrainOptions {
   /// Where checkpoints go; empty: none are written.
-  std::filesystem::path checkpoints;
+  std::filesystem::path checkpoints = {};
   /// Go on from the newest checkpoint; NoCheckpointError when there is none.
   bool resume = false;
+  RecordOptions record = {};
 };
 
 /// What a run came to; the same on all ranks but for the times.
@@ -95,6 +104,7 @@ struct Outcome {
   double overlap = 0;                   ///< share of communication that was hidden
   std::string weights_hash;             ///< 16 hexadecimal digits
   bool left_early = false;              ///< asked to leave, and saved
+  std::uint64_t recorded_steps = 0;     ///< whose gradients are in the file
 };
 
 /// Trains. All ranks call together with equal jobs. Throws ConfigError, DataError,
