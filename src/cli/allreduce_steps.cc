@@ -22,7 +22,6 @@ namespace {
 using Options = AllreduceOptions;
 using Row = AllreduceRow;
 
-constexpr int kGradients = 4;
 constexpr int kCheckedSteps = 2;
 
 /// Rank 0 gets everyone's `mine`, in rank order; the others get nothing.
@@ -71,7 +70,7 @@ engine::Recipe recipe(const Options& options, const std::string& collective) {
 void check_law(Transport& link, const Options& options, const std::string& collective,
                int channel, Row& row) {
   const std::size_t n = options.problem.n;
-  const Layout layout = Layout::flat(n);
+  const Layout layout = options.gradients.layout_or(Layout::flat(n));
   const engine::Recipe parts = recipe(options, collective);
   const auto lane = link.channel(channel);
   const auto pick = make_compressor(parts.compressor, layout);
@@ -118,7 +117,8 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
                 int channel, const std::vector<std::vector<float>>& gradients, Row& row) {
   const std::size_t n = options.problem.n;
   const engine::Recipe parts = recipe(options, collective);
-  engine::Bucket bucket(Layout::flat(n), parts, link, channel);
+  engine::Bucket bucket(options.gradients.layout_or(Layout::flat(n)), parts, link,
+                        channel);
   const bool in_place = parts.collective.name == "dense";  // as training does it
   std::vector<float> sum(in_place ? 0 : n);
   std::vector<float> gradient(n);
@@ -127,9 +127,8 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
   Progress progress(link.rank() == 0 ? collective : "",
                     static_cast<std::size_t>(options.warm_up + options.steps));
   for (int step = 0; step < options.warm_up + options.steps; ++step) {
-    std::copy(gradients[static_cast<std::size_t>(step % kGradients)].begin(),
-              gradients[static_cast<std::size_t>(step % kGradients)].end(),
-              gradient.begin());
+    std::ranges::copy(gradients[static_cast<std::size_t>(step) % gradients.size()],
+                      gradient.begin());
     if (step == options.warm_up) sent_before = bucket.traffic().bytes_to;
     meet(link);
     const StepTrace trace =
@@ -175,12 +174,8 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
 
 std::vector<Row> run_rank(Transport& link, const Options& options,
                           const std::vector<std::string>& names) {
-  std::vector<std::vector<float>> gradients(kGradients);
-  for (int which = 0; which < kGradients; ++which) {
-    gradients[static_cast<std::size_t>(which)].resize(options.problem.n);
-    fill_gradient(gradients[static_cast<std::size_t>(which)], link.rank(), which,
-                  options.correlation);
-  }
+  const auto gradients =
+      options.gradients.of_rank(link.rank(), options.problem.n, options.correlation);
   int channel = 0;
   // What to beat is the faster of our ring and the transport's own allreduce.
   double dense_seconds = std::numeric_limits<double>::infinity();

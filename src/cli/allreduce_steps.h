@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/bench.h"
+#include "cli/gradients.h"
 #include "cli/launch.h"
 #include "topknot/transport.h"
 
@@ -16,6 +17,7 @@ namespace topknot::cli {
 
 struct AllreduceOptions {
   Problem problem;
+  Gradients gradients;
   Launch launch;
   std::vector<std::string> collectives = {"all"};
   std::string compressor;  // empty: the collective's own

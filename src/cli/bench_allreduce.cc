@@ -37,12 +37,16 @@ Json to_json(const Options& options, int ranks, const std::vector<Row>& rows) {
           {"n", options.problem.n},
           {"density", options.problem.density},
           {"k", options.problem.k()},
+          {"gradients", options.gradients.about()},
           {"results", results}};
 }
 
 void print_header(const Options& options, int ranks) {
-  fmt::print("# topknot {} bench allreduce: {} ranks, {} steps, correlation {}\n",
-             TOPKNOT_VERSION, ranks, options.steps, options.correlation);
+  const std::string gradients = options.gradients.recorded()
+                                    ? options.gradients.summary()
+                                    : fmt::format("correlation {}", options.correlation);
+  fmt::print("# topknot {} bench allreduce: {} ranks, {} steps, {}\n", TOPKNOT_VERSION,
+             ranks, options.steps, gradients);
   fmt::print("#\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>32}  {:>32}\n", "", "", "", "",
              "", "out-of-place           ", "in-place           ");
   fmt::print(
@@ -96,7 +100,8 @@ void print_table(const Options& options, int ranks, const std::vector<Row>& rows
   fmt::print("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
 }
 
-int run(const Options& options) {
+int run(Options& options) {
+  options.gradients.open(options.problem);
   std::vector<std::string> all;
   for (const CollectiveEntry& entry : collectives()) all.emplace_back(entry.name);
   const std::vector<std::string> names = expand(options.collectives, all);
@@ -142,6 +147,7 @@ void add_bench_allreduce(CLI::App& bench, int& exit_code) {
       ->add_option("--correlation", options->correlation,
                    "Share of the gradient that is common to all ranks")
       ->capture_default_str();
+  options->gradients.add_to(*command);
   command
       ->add_option("--timeout", options->launch.link.timeout,
                    "Seconds after which a silent rank ends the run")

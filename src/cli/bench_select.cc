@@ -12,6 +12,7 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/gradients.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "engine/bucket.h"
@@ -21,12 +22,14 @@
 namespace topknot::cli {
 namespace {
 
-constexpr int kGradients = 4;  // used in turn, so that none is still in the cache
+constexpr int kWarmUp = 4;
 constexpr int kSettlingSteps = 100;
 
 struct Options {
   Problem problem;
+  Gradients gradients;
   std::vector<std::string> compressors = {"all"};
+  std::string memory = "residual";
   int steps = 15;
 };
 
@@ -34,18 +37,18 @@ void stream_add(std::span<float> r, std::span<const float> g) {
   for (std::size_t i = 0; i < r.size(); ++i) r[i] += g[i];
 }
 
-/// The arrays of one run: gradients, and a debt as it is after many steps.
+/// The arrays of one run: gradients, and a debt as it is after many steps, or none at all.
 class Workbench {
  public:
-  explicit Workbench(const Problem& problem) : k_(problem.k()) {
-    Progress progress("preparing gradients", kGradients + kSettlingSteps);
-    for (int which = 0; which < kGradients; ++which) {
-      gradients_.emplace_back(problem.n);
-      fill_gradient(gradients_.back(), 0, which, 0);
-      progress.step();
-    }
-    settled_.resize(problem.n);
-    const auto topk = make_compressor({"topk", {}}, bench_layout(problem.n));
+  explicit Workbench(const Options& options)
+      : k_(options.problem.k()),
+        remembers_(options.memory == "residual"),
+        layout_(options.gradients.layout_or(bench_layout(options.problem.n))),
+        gradients_(options.gradients.of_rank(0, options.problem.n, 0)),
+        settled_(options.problem.n) {
+    if (!remembers_) return;
+    Progress progress("preparing gradients", kSettlingSteps);
+    const auto topk = make_compressor({"topk", {}}, layout_);
     Sparse sent;
     for (int step = 0; step < kSettlingSteps; ++step) {
       local_step(*topk, settled_, step, sent);
@@ -59,14 +62,22 @@ class Workbench {
     core::erase(sent.index, debt);
   }
 
+  /// What is owed when a step begins: without memory nothing.
+  void forget(std::span<float> debt) const {
+    if (!remembers_) std::ranges::fill(debt, 0.0F);
+  }
+
   std::span<const float> gradient(int step) const {
-    return gradients_[step % kGradients];
+    return gradients_[static_cast<std::size_t>(step) % gradients_.size()];
   }
   const std::vector<float>& settled() const { return settled_; }
+  const Layout& layout() const { return layout_; }
   std::size_t k() const { return k_; }
 
  private:
   std::size_t k_;
+  bool remembers_;
+  Layout layout_;
   std::vector<std::vector<float>> gradients_;
   std::vector<float> settled_;
 };
@@ -102,9 +113,16 @@ class PartitionScan final : public Compressor {
 
 constexpr const char* kPartitionScan = "partition-scan";
 
-std::unique_ptr<Compressor> make_local(const std::string& name, std::size_t n) {
+std::unique_ptr<Compressor> make_local(const std::string& name, const Layout& layout) {
   if (name == kPartitionScan) return std::make_unique<PartitionScan>();
-  return make_compressor(Spec::parse(name), bench_layout(n));
+  return make_compressor(Spec::parse(name), layout);
+}
+
+/// The smallest magnitude that was selected; null when nothing was.
+Json threshold_of(const Sparse& sent) {
+  if (sent.empty()) return nullptr;
+  const auto smaller = [](float a, float b) { return std::abs(a) < std::abs(b); };
+  return std::abs(*std::ranges::min_element(sent.value, smaller));
 }
 
 struct Times {
@@ -114,13 +132,16 @@ struct Times {
 
 Json measure(const Workbench& bench, const std::string& name, int steps, Times& times,
              std::vector<float>& twin) {
-  const auto pick = make_local(name, twin.size());
+  const auto pick = make_local(name, bench.layout());
   std::vector<float> debt = bench.settled();
   Sparse sent;
   int step = kSettlingSteps;
-  for (int warm_up = 0; warm_up < kGradients; ++warm_up)
+  for (int warm_up = 0; warm_up < kWarmUp; ++warm_up) {
+    bench.forget(debt);
     bench.local_step(*pick, debt, step++, sent);
+  }
 
+  bench.forget(debt);
   std::vector<float> before = debt;
   bench.local_step(*pick, debt, step, sent);
   const bool exact = is_exact(before, bench.gradient(step), bench.k(), sent);
@@ -131,6 +152,7 @@ Json measure(const Workbench& bench, const std::string& name, int steps, Times& 
   double selected = 0;
   Progress progress(name, static_cast<std::size_t>(steps));
   for (int timed = 0; timed < steps; ++timed, ++step) {
+    bench.forget(debt);
     times.add.push_back(seconds_of([&] { stream_add(twin, bench.gradient(step)); }));
     seconds.push_back(seconds_of([&] { bench.local_step(*pick, debt, step, sent); }));
     selected += static_cast<double>(sent.size());
@@ -142,6 +164,7 @@ Json measure(const Workbench& bench, const std::string& name, int steps, Times& 
   return {{"compressor", name},
           {"seconds", median(seconds)},
           {"density_got", selected / steps / static_cast<double>(debt.size())},
+          {"threshold", threshold_of(sent)},
           {"exact", exact}};
 }
 
@@ -152,12 +175,13 @@ std::vector<std::string> all_compressors() {
   return names;
 }
 
-Json run_select(const Options& options) {
+Json run_select(Options& options) {
+  options.gradients.open(options.problem);
   options.problem.check();
   const std::vector<std::string> names = expand(options.compressors, all_compressors());
   for (const std::string& name : names)
-    make_local(name, 1);  // a bad name ends it before the work
-  const Workbench bench(options.problem);
+    make_local(name, bench_layout(1));  // a bad name ends it before the work
+  const Workbench bench(options);
   std::vector<float> twin = bench.settled();
   Times times;
   Json results = Json::array();
@@ -168,29 +192,35 @@ Json run_select(const Options& options) {
     one["ratio_to_stream_add"] = one["seconds"].get<double>() / add;
   return {{"n", options.problem.n},
           {"density", options.problem.density},
+          {"gradients", options.gradients.about()},
+          {"memory", options.memory},
           {"stream_add_seconds", add},
           {"memcpy_seconds", median(times.copy)},
           {"results", results}};
 }
 
-void print_select(const Json& all) {
+void print_select(const Options& options, const Json& all) {
+  if (options.gradients.recorded()) fmt::print("# {}\n", options.gradients.summary());
   fmt::print("# n {}, density {}, one thread; stream add {:.3f} ms, memcpy {:.3f} ms\n",
              all["n"].get<std::uint64_t>(), all["density"].get<double>(),
              1e3 * all["stream_add_seconds"].get<double>(),
              1e3 * all["memcpy_seconds"].get<double>());
-  fmt::print("# {:<22}{:>10}{:>14}{:>12}{:>8}\n", "compressor", "time (ms)",
-             "x stream add", "density", "exact");
+  fmt::print("# {:<22}{:>10}{:>14}{:>12}{:>14}{:>8}\n", "compressor", "time (ms)",
+             "x stream add", "density", "threshold", "exact");
   for (const Json& one : all["results"])
-    fmt::print("  {:<22}{:>10.3f}{:>14.3f}{:>12.6f}{:>8}\n",
+    fmt::print("  {:<22}{:>10.3f}{:>14.3f}{:>12.6f}{:>14}{:>8}\n",
                one["compressor"].get<std::string>(), 1e3 * one["seconds"].get<double>(),
                one["ratio_to_stream_add"].get<double>(), one["density_got"].get<double>(),
+               one["threshold"].is_null()
+                   ? "-"
+                   : fmt::format("{:.4g}", one["threshold"].get<double>()),
                one["exact"].get<bool>() ? "yes" : "no");
 }
 
 /// The local step and the bucket's step, in turn, on the same gradients.
 Json run_step(const Options& options, const std::string& compressor) {
   options.problem.check();
-  const Workbench bench(options.problem);
+  const Workbench bench(options);
   const Layout layout = bench_layout(options.problem.n);
   const auto alone = make_inproc(1);
   const auto pick = make_compressor(Spec::parse(compressor), layout);
@@ -235,10 +265,16 @@ void add_bench_select(CLI::App& bench, int&) {
       ->add_option("--compressor", options->compressors,
                    "Names with parameters, partition-scan, or all")
       ->capture_default_str();
+  command
+      ->add_option("--memory", options->memory,
+                   "residual: what was not sent is added to the next gradient; none")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"residual", "none"}));
   add_steps(*command, options->steps);
+  options->gradients.add_to(*command);
   command->callback([options] {
     const Json all = run_select(*options);
-    options->problem.json ? fmt::print("{}\n", all.dump(2)) : print_select(all);
+    options->problem.json ? fmt::print("{}\n", all.dump(2)) : print_select(*options, all);
   });
 }
 

@@ -4,9 +4,13 @@
 
 import json
 import os
+import random
+import struct
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 COMMAND = sys.argv.pop(1)
 MPIRUN = sys.argv.pop(1).split() if len(sys.argv) > 1 else []
@@ -18,6 +22,28 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 def run(*words, env=None, launcher=()):
     return subprocess.run([*launcher, COMMAND, *words], env={**CLEAN, **(env or {})},
                           capture_output=True, text=True, timeout=120, check=False)
+
+
+def safetensors(arrays, metadata=None):
+    """A file of F32 arrays, by name: (shape, values)."""
+    header = {"__metadata__": metadata} if metadata else {}
+    data = b""
+    for name, (shape, values) in arrays.items():
+        packed = struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def recording(steps=(0, 7), ranks=(0, 1)):
+    """Gradients of a matrix of 20 x 50 and a vector of 24: 1024 coordinates."""
+    draw = random.Random(5)
+    return {f"step-{step}/rank-{rank}/{name}": (shape, [draw.gauss(0, 1) for _ in range(size)])
+            for step in steps for rank in ranks
+            for name, shape, size in (("weight", [20, 50], 1000), ("bias", [24], 24))}
 
 
 class Json(unittest.TestCase):
@@ -33,7 +59,9 @@ class Json(unittest.TestCase):
         self.assertAlmostEqual(by_name["topk"]["density_got"], 0.05)
         for one in said["results"]:
             self.assertLessEqual(
-                {"compressor", "seconds", "ratio_to_stream_add", "density_got", "exact"}, set(one))
+                {"compressor", "seconds", "ratio_to_stream_add", "density_got", "threshold",
+                 "exact"}, set(one))
+        self.assertIsNone(said["gradients"])
 
     def test_bench_wire_is_near_the_entropy(self):
         out = run("bench", "wire", "--n", "1000000", "--density", "0.01", "--json")
@@ -69,6 +97,98 @@ class Json(unittest.TestCase):
         dense = next(one for one in said["collectives"] if one["name"] == "dense")
         via = next(one for one in dense["parameters"] if one["name"] == "via")
         self.assertEqual((via["default"], via["range"]), ("own", "own|native"))
+
+
+class Recorded(unittest.TestCase):
+    """bench --gradients FILE."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.file = Path(scratch.name) / "g.safetensors"
+        self.write(recording(), {"parameters": "weight\nbias", "model": "mlp"})
+
+    def write(self, arrays, metadata=None):
+        self.file.write_bytes(safetensors(arrays, metadata))
+
+    def said(self, *words, **more):
+        out = run("bench", *words, "--gradients", str(self.file), "--json", **more)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return json.loads(out.stdout)
+
+    def refused(self, *words, said, code=65):
+        for command in ("select", "allreduce"):
+            out = run("bench", command, "--gradients", str(self.file), *words)
+            self.assertEqual(out.returncode, code, out.stdout + out.stderr)
+            self.assertEqual(out.stdout, "")
+            self.assertEqual(len(out.stderr.strip().splitlines()), 1, out.stderr)
+            self.assertIn(said, out.stderr)
+
+    def test_select_takes_length_and_layout_from_the_file(self):
+        said = self.said("select", "--density", "0.1", "--steps", "2")
+        self.assertEqual(said["n"], 1024)
+        self.assertEqual(said["gradients"], {"file": str(self.file), "model": "mlp", "data": "",
+                                             "parameters": 2, "steps": [0, 7], "ranks": [0, 1]})
+        by_name = {one["compressor"]: one for one in said["results"]}
+        self.assertTrue(by_name["topk"]["exact"])
+        self.assertGreater(by_name["topk"]["threshold"], by_name["randomk"]["threshold"])
+
+    def test_without_memory_the_threshold_is_the_recorded_gradients_own(self):
+        for steps, last in ((2, 0), (3, 7)):
+            arrays = recording()
+            values = sorted((abs(x) for name, (_, part) in arrays.items()
+                             if name.startswith(f"step-{last}/rank-0/") for x in part), reverse=True)
+            # 100 steps to settle and 5 to warm up come before those that are timed.
+            said = self.said("select", "--density", "0.1", "--steps", str(steps), "--memory", "none",
+                             "--compressor", "topk")
+            (topk,) = said["results"]
+            self.assertTrue(topk["exact"])
+            self.assertAlmostEqual(topk["density_got"], 103 / 1024, places=3)
+            k = round(topk["density_got"] * 1024)
+            self.assertAlmostEqual(topk["threshold"], values[k - 1], places=5)
+
+    def test_a_person_sees_density_threshold_and_time(self):
+        out = run("bench", "select", "--gradients", str(self.file), "--steps", "2")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        for word in ("threshold", "density", "time (ms)", "(mlp, 2 steps, 2 ranks)"):
+            self.assertIn(word, out.stdout)
+
+    def test_allreduce_shares_the_ranks_out_and_loses_nothing(self):
+        said = self.said("allreduce", "--workers", "3", "--steps", "2")
+        self.assertEqual((said["ranks"], said["n"], said["gradients"]["steps"]), (3, 1024, [0, 7]))
+        self.assertTrue(all(one["lost"] == 0 and one["agree"] for one in said["results"]))
+
+    def test_what_only_drawn_gradients_have_cannot_be_given_too(self):
+        self.refused("--n", "1024", said="--n cannot be given with --gradients", code=2)
+        out = run("bench", "allreduce", "--gradients", str(self.file), "--correlation", "0.5")
+        self.assertEqual(out.returncode, 2, out.stdout)
+        self.assertIn("--correlation cannot be given with --gradients", out.stderr)
+
+    def test_a_file_that_is_no_recording_is_refused(self):
+        whole = self.file.read_bytes()
+        self.file.write_bytes(whole[:-100])
+        self.refused(said="bytes of data")
+        self.file.write_bytes(b"PK\x03\x04" + bytes(100))
+        self.refused(said=str(self.file))
+        self.write({"weight": ([1], [1.0])})
+        self.refused(said="step-10/rank-0/PARAMETER")
+        arrays = recording()
+        arrays["step-7/rank-0/weight"] = ([50, 20], arrays["step-7/rank-0/weight"][1])
+        self.write(arrays)
+        self.refused(said="another shape")
+        arrays = recording()
+        arrays["step-7/rank-1/bias"][1][3] = float("nan")
+        self.write(arrays)
+        self.refused(said="'step-7/rank-1/bias' has a value that is not finite")
+        self.file.unlink()
+        self.refused(said="cannot be read")
+
+    @unittest.skipUnless(MPIRUN, "built without MPI")
+    def test_processes_read_it_too(self):
+        said = self.said("allreduce", "--steps", "2", "--collective", "knot", "adtopk", env=AS_ROOT,
+                         launcher=[*MPIRUN, "-n", "2"])
+        self.assertEqual((said["ranks"], said["n"]), (2, 1024))
+        self.assertTrue(all(one["lost"] == 0 and one["agree"] for one in said["results"]))
 
 
 class BadInput(unittest.TestCase):

@@ -187,6 +187,57 @@ class Results(Case):
             self.assertRegex(out.stdout, rf"(?m)^  {word} ")
 
 
+class Recording(Case):
+    def setUp(self):
+        super().setUp()
+        self.file = self.folder / "g.safetensors"
+
+    def test_bad_lists_are_refused_before_anything_is_done(self):
+        for bad in ("x", "1,,2", "3-1", "1-", "-1", "1 2", "0-999999999", "1,"):
+            self.refused(self.job, "--record-gradients", self.file, f"--record-steps={bad}",
+                         said="0,10,100-103 would be one")
+        self.refused(self.job, "--record-steps", "1", said="--record-steps needs --record-gradients")
+        self.refused(self.job, "--record-ranks", "1", said="--record-ranks needs --record-gradients")
+
+    def test_a_file_is_not_written_over(self):
+        self.file.write_text("mine")
+        self.refused(self.job, "--record-gradients", self.file, said="There is already something")
+        self.assertEqual(self.file.read_text(), "mine")
+        self.refused(self.job, "--record-gradients", self.folder / "none" / "g", said="refused",
+                     code=74)
+
+    def recorded(self, *words, **more):
+        """What `bench` finds in the file of a run, the run's result, and the file's bytes."""
+        if Path(COMMAND).name == "topknot_fake":
+            self.skipTest("this trainer has no gradients")
+        said = self.done(self.job, "--set", "steps=5", "--json", "--record-gradients", self.file,
+                         *words, **more)
+        self.assertIn("are in", said.stderr)
+        bench = subprocess.run([COMMAND, "bench", "select", "--gradients", str(self.file), "--json",
+                                "--steps", "1", "--compressor", "topk"], env=CLEAN,
+                               capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual(bench.returncode, 0, bench.stderr)
+        content = self.file.read_bytes()
+        self.file.unlink()
+        return json.loads(bench.stdout), json.loads(said.stdout), content
+
+    def test_what_train_records_bench_selects_from(self):
+        bench, _, _ = self.recorded()
+        self.assertEqual(bench["gradients"]["model"], "mlp")
+        self.assertEqual(bench["gradients"]["steps"], [0, 2, 4])
+        self.assertEqual(bench["gradients"]["ranks"], [0, 1])
+        bench, _, _ = self.recorded("--record-steps", "1-2,4", "--record-ranks", "1")
+        self.assertEqual(bench["gradients"]["steps"], [1, 2, 4])
+        self.assertEqual(bench["gradients"]["ranks"], [1])
+
+    @unittest.skipUnless(MPIRUN, "built without MPI")
+    def test_threads_and_processes_record_the_same_bytes(self):
+        _, threads, one = self.recorded()
+        _, processes, other = self.recorded(env=AS_ROOT, launcher=[*MPIRUN, "-n", "2"])
+        self.assertEqual(threads["weights_hash"], processes["weights_hash"])
+        self.assertEqual(one, other)
+
+
 class Signals(Case):
     def leave(self, number, launcher=(), env=None):
         """Starts a long run, lets it take a few steps, and asks it to leave."""
