@@ -196,8 +196,8 @@ class Recording(Case):
         for bad in ("x", "1,,2", "3-1", "1-", "-1", "1 2", "0-999999999", "1,"):
             self.refused(self.job, "--record-gradients", self.file, f"--record-steps={bad}",
                          said="0,10,100-103 would be one")
-        self.refused(self.job, "--record-steps", "1", said="--record-steps needs --record-gradients")
-        self.refused(self.job, "--record-ranks", "1", said="--record-ranks needs --record-gradients")
+        self.refused(self.job, "--record-steps", "1", said="--record-steps needs --record-grad")
+        self.refused(self.job, "--record-ranks", "1", said="--record-ranks needs --record-grad")
 
     def test_a_file_is_not_written_over(self):
         self.file.write_text("mine")
