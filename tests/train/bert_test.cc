@@ -57,6 +57,23 @@ TEST(Bert, LearnsHowOftenPiecesOccur) {
   EXPECT_LT(outcome.metric.value, 120) << "every piece alike would be about 190";
 }
 
+TEST(Bert, LearnsABatchByHeart) {
+  Job job = small_job();
+  job.model = "bert:size=tiny,width=64,length=32,dropout=0";
+  at::set_num_threads(1);
+  const auto task = make_task(job, {0, 1});
+  torch::optim::Adam adam(task->model().parameters(), torch::optim::AdamOptions(2e-3));
+  double loss = 0;
+  for (int step = 0; step < 150; ++step) {
+    adam.zero_grad();
+    const torch::Tensor one = task->loss({});
+    one.backward();
+    adam.step();
+    loss = one.item<double>();
+  }
+  EXPECT_LT(loss, 0.1) << "hidden pieces and next sentence, from 5.9";
+}
+
 TEST(Bert, StartsFromNoPreference) {
   const auto task = make_task(small_job(), {0, 1});
   const double pieces = 57 + 129;  // special ones and letters, words and the full stop
