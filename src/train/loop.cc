@@ -9,15 +9,14 @@
 //   look up    at the end of an epoch evaluate; now and then write a checkpoint
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <optional>
 
-#include "collectives/primitives.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "train/checkpoint.h"
+#include "train/conference.h"
 #include "train/recorder.h"
 #include "train/train.h"
 
@@ -38,54 +37,6 @@ class Stopwatch {
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-/// What the ranks tell each other outside of the exchange of gradients, in rank order.
-class Conference {
- public:
-  explicit Conference(Transport& link)
-      : channel_(link.channel(kConferenceChannel)),
-        courier_(*channel_, "train", params_) {}
-
-  /// Everybody's numbers, rank by rank.
-  std::vector<std::vector<double>> gather(const std::vector<double>& mine) {
-    std::vector<std::uint32_t> words;
-    for (const double value : mine) {
-      const auto bits = std::bit_cast<std::uint64_t>(value);
-      words.push_back(static_cast<std::uint32_t>(bits));
-      words.push_back(static_cast<std::uint32_t>(bits >> 32));
-    }
-    courier_.begin(words.size(), 0);
-    courier_.enter("confer");
-    const std::vector<std::uint32_t> all = collective::gather_words(courier_, words);
-    std::vector<std::vector<double>> heard;
-    for (std::size_t at = 0; at < all.size(); at += 2) {
-      if (at % words.size() == 0) heard.emplace_back();
-      heard.back().push_back(
-          std::bit_cast<double>(all[at] | std::uint64_t{all[at + 1]} << 32));
-    }
-    return heard;
-  }
-
-  std::vector<double> sum(const std::vector<double>& mine) {
-    std::vector<double> total(mine.size());
-    for (const std::vector<double>& one : gather(mine))
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] += one[i];
-    return total;
-  }
-
-  void average(std::span<float> x) {
-    courier_.begin(x.size(), 0);
-    std::vector<float> error;
-    sum_.run(courier_, x, error);
-    for (float& value : x) value /= static_cast<float>(courier_.size());
-  }
-
- private:
-  std::unique_ptr<Transport> channel_;
-  Params params_;
-  collective::Courier courier_;
-  collective::RankOrderSum sum_;
 };
 
 /// DGC applies momentum before it sparsifies; the optimizer must not apply it again.
@@ -137,7 +88,7 @@ class Trainer {
         optimizer_(make_optimizer(Spec::parse(job_.optimizer), sizes())),
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
-        conference_(link),
+        conference_(link, kConferenceChannel),
         recorder_(link, job_, options.record) {
     if (!options.checkpoints.empty()) {
       folder_.emplace(store::disk(), options.checkpoints.string());
