@@ -177,7 +177,7 @@ int run_rank(Transport& world, const Options& options, train::Job job, bool proc
   std::unique_ptr<RunFolder> folder;
   std::unique_ptr<RunLog> log;
   const bool sound = first_on_rank_0(*link, [&] {
-    train::check(job, link->size());
+    train::check(job);
     if (!options.record.file.empty())
       store::require_room_for(store::disk(), options.record.file);
     if (!options.out.empty())

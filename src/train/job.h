@@ -75,8 +75,9 @@ void set(Job& job, std::string_view key, std::string_view value);
 /// The key's value as text that set() would take.
 std::string get(const Job& job, std::string_view key);
 
-/// Throws ConfigError where keys that are each in range cannot be together, or where a name
-/// (of the scheme, the model, a schedule) does not exist. `workers` is their real number.
-void check(const Job& job, int workers);
+/// Throws ConfigError where a name does not exist or has parameters that it does not take (the
+/// model, the optimizer, the schedules, the scheme or a part of it), and where parts of the
+/// exchange cannot be together. The model's and the collective's parameters are left to those.
+void check(const Job& job);
 
 }  // namespace topknot::train

@@ -374,15 +374,9 @@ class Trainer {
 
 Outcome train(Transport& link, const Job& job, const TrainOptions& options,
               Observer& observer) {
-  check(job, link.size());
+  check(job);
   at::set_num_threads(static_cast<int>(job.threads));
   return Trainer(link, job, options, observer).run();
-}
-
-void check(const Job& job, int) {
-  find_scheme(job.scheme);
-  if (job.density <= 0)
-    throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
 }
 
 }  // namespace topknot::train

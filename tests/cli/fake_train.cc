@@ -119,13 +119,6 @@ Start make_start(Transport& link, const Job& job, std::uint64_t first) {
 
 }  // namespace
 
-// Weak: the trainer's own takes its place once the library of the job has it.
-[[gnu::weak]] void check(const Job& job, int workers) {
-  if (job.density <= 0)
-    throw ConfigError("The density 0 sends nothing; take one in (0, 1].");
-  if (workers < 1) throw ContractError("no workers");
-}
-
 Outcome train(Transport& link, const Job& job, const TrainOptions& options,
               Observer& observer) {
   if (job.folder == "missing")

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can be said against a job before its data are read or a rank is asked: every name in it
+// is looked up where it will be used, and without torch.
+
+#include <string>
+
+#include "engine/rules.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+#include "topknot/schedule.h"
+#include "train/job.h"
+#include "train/optimizer.h"
+#include "train/rates.h"
+
+namespace topknot::train {
+namespace {
+
+void check_model(const Job& job) {
+  const std::vector<std::string> models = {"mlp",      "cnn",   "resnet20", "resnet18",
+                                           "resnet50", "vgg16", "lstm",     "bert",
+                                           "acoustic", "ncf"};
+  const std::string name = Spec::parse(job.model).name;
+  for (const std::string& model : models)
+    if (name == model) return;
+  throw ConfigError("There is no model named " + name + "; nearest is " +
+                    nearest(name, models) + ".");
+}
+
+// The collective's parameters may depend on the ranks; the engine reads them.
+void check_exchange(const Job& job) {
+  const Scheme& scheme = find_scheme(job.scheme);
+  const auto part = [](const std::string& own, std::string_view of_scheme) {
+    return Spec::parse(own.empty() ? of_scheme : std::string_view(own));
+  };
+  const Spec compressor = part(job.compressor, scheme.compressor);
+  const Spec collective = part(job.collective, scheme.collective);
+  make_memory(part(job.memory, scheme.memory), Layout::flat(1));
+  make_compressor(compressor, Layout::flat(1));
+  collective_parameters(collective.name);
+  check_pair(compressor, collective);
+  if (job.density <= 0)
+    throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
+  make_schedule(Spec::parse(job.density_schedule), job.density);
+  for (const std::string& rule : job.rules) engine::Rule::parse(rule);
+}
+
+}  // namespace
+
+void check(const Job& job) {
+  check_model(job);
+  check_exchange(job);
+  make_optimizer(Spec::parse(job.optimizer), {});
+  Rates(Spec::parse(job.lr_schedule), job.lr, job.warmup, job.warmup_from,
+        static_cast<double>(job.epochs));
+}
+
+}  // namespace topknot::train
