@@ -53,10 +53,8 @@ void move_momentum(Job& job, std::vector<std::string>& remarks) {
     remarks.push_back("the memory dgc has the momentum, so the optimizer goes without.");
     return;
   }
-  std::string text = std::to_string(momentum);
-  text.erase(text.find_last_not_of('0') + 1);
-  job.memory = "dgc:momentum=" + text;
-  remarks.push_back("momentum " + text +
+  job.memory = "dgc:" + optimizer.params.str();  // which has the same parameters
+  remarks.push_back(optimizer.params.str() +
                     " is moved from the optimizer to the memory dgc.");
 }
 

@@ -142,6 +142,18 @@ INSTANTIATE_TEST_SUITE_P(Catalog, EveryScheme, ::testing::ValuesIn(names_of_sche
                            return name;
                          });
 
+TEST(Training, MovesAllOfTheMomentumToTheMemoryThatHasIt) {
+  Job job = small_job();
+  job.scheme = "dgc";
+  job.steps = 5;
+  Job ahead = job;
+  ahead.optimizer = "sgd:momentum=0.9,nesterov=1";
+  EXPECT_NE(train_on(2, job).weights_hash, train_on(2, ahead).weights_hash);
+  job.optimizer = "sgd";
+  job.memory = "dgc:momentum=0.9,nesterov=1";
+  EXPECT_EQ(train_on(2, job).weights_hash, train_on(2, ahead).weights_hash);
+}
+
 TEST(Training, RefusesACheckpointOfAnotherModel) {
   Job job = small_job();
   job.steps = 2;
