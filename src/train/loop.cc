@@ -212,12 +212,10 @@ class Trainer {
     const auto factor = static_cast<float>(clip_factor(squares, job_.clip));
     optimizer_->begin_step();
     for (std::size_t i = 0; i < replica_.size(); ++i) {
-      const std::span<float> gradient = replica_.gradient(i);
-      if (factor != 1)
-        for (float& g : gradient) g *= factor;
       const bool decays = job_.decay_vectors || replica_.tensor(i).shape.size() > 1;
-      optimizer_->apply(i, replica_.weight(i), gradient,
-                        {.lr = lr, .decay = decays ? job_.weight_decay : 0});
+      optimizer_->apply(
+          i, replica_.weight(i), replica_.gradient(i),
+          {.lr = lr, .decay = decays ? job_.weight_decay : 0, .scale = factor});
     }
   }
 

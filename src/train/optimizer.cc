@@ -21,14 +21,15 @@ class Sgd final : public Optimizer {
              std::span<const float> gradient, const Move& move) override {
     const auto lr = static_cast<float>(move.lr);
     const auto decay = static_cast<float>(move.decay);
+    const float scale = move.scale;
     if (momentum_ == 0) {
       for (std::size_t i = 0; i < weight.size(); ++i)
-        weight[i] -= lr * (gradient[i] + decay * weight[i]);
+        weight[i] -= lr * (scale * gradient[i] + decay * weight[i]);
       return;
     }
     float* const last = slot(0, parameter).data();
     for (std::size_t i = 0; i < weight.size(); ++i) {
-      const float g = gradient[i] + decay * weight[i];
+      const float g = scale * gradient[i] + decay * weight[i];
       last[i] = momentum_ * last[i] + g;
       weight[i] -= lr * (nesterov_ ? g + momentum_ * last[i] : last[i]);
     }
@@ -71,10 +72,11 @@ class Adam final : public Optimizer {
     const auto beta2 = static_cast<float>(beta2_);
     const auto coupled = decoupled_ ? 0.0F : static_cast<float>(move.decay);
     const auto taken = decoupled_ ? static_cast<float>(move.lr * move.decay) : 0.0F;
+    const float scale = move.scale;
     float* const mean = slot(0, parameter).data();
     float* const square = slot(1, parameter).data();
     for (std::size_t i = 0; i < weight.size(); ++i) {
-      const float g = gradient[i] + coupled * weight[i];
+      const float g = scale * gradient[i] + coupled * weight[i];
       mean[i] = beta1 * mean[i] + (1 - beta1) * g;
       square[i] = beta2 * square[i] + (1 - beta2) * g * g;
       weight[i] -= taken * weight[i];

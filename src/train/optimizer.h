@@ -18,6 +18,7 @@ namespace topknot::train {
 struct Move {
   double lr = 0;
   double decay = 0;  ///< weight decay; 0 for what does not decay
+  float scale = 1;   ///< the gradient is taken times this, rounded, before all else
 };
 
 class Optimizer {

@@ -29,6 +29,25 @@ TEST(Sgd, MovesAgainstTheGradientAndTheDecay) {
   EXPECT_FLOAT_EQ(weight[1], -2 - 0.1F * (0 - 1.0F));
 }
 
+TEST(Optimizer, TakesTheGradientTimesTheScale) {
+  for (const char* spec : {"sgd", "sgd:momentum=0.5,nesterov=1", "adam", "adamw"}) {
+    const std::vector<std::size_t> sizes = {1};
+    const auto scaled = make_optimizer(Spec::parse(spec), sizes);
+    const auto plain = make_optimizer(Spec::parse(spec), sizes);
+    std::vector<float> one = {0.3F};
+    std::vector<float> other = one;
+    for (const float gradient : {0.7F, -0.1F, 0.9F}) {
+      const float factor = 0.37F;
+      const float product = factor * gradient;
+      scaled->begin_step();
+      scaled->apply(0, one, {&gradient, 1}, {.lr = 0.1, .decay = 0.01, .scale = factor});
+      plain->begin_step();
+      plain->apply(0, other, {&product, 1}, {.lr = 0.1, .decay = 0.01});
+    }
+    EXPECT_EQ(one, other) << spec;
+  }
+}
+
 TEST(Sgd, KeepsAShareOfItsLastMove) {
   const std::vector<float> weight = after("sgd:momentum=0.5", 2, {.lr = 0.1, .decay = 0});
   EXPECT_FLOAT_EQ(weight[0], 1 - 0.1F * 0.5F - 0.1F * 0.75F);
