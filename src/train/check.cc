@@ -51,6 +51,7 @@ void check(const Job& job) {
   check_model(job);
   check_exchange(job);
   make_optimizer(Spec::parse(job.optimizer), {});
+  make_optimizer(Spec::parse(job.outer), {});
   Rates(Spec::parse(job.lr_schedule), job.lr, job.warmup, job.warmup_from,
         static_cast<double>(job.epochs));
 }

@@ -11,7 +11,8 @@ namespace {
 
 // Names in the containers: a prefix for each kind.
 const std::string kWeight = "weight/";
-const std::string kOptimizer = "optimizer/";
+const std::string kOptimizer = "optimizer";
+const std::string kOuter = "outer";
 const std::string kStatistic = "statistic/";
 const std::string kCarried = "carried/";
 const std::string kState = "state/";
@@ -105,8 +106,31 @@ void copy(const store::Container& from, const std::string& name, std::span<float
   std::copy(values.begin(), values.end(), to.begin());
 }
 
-std::string slot_name(std::string_view slot, const Tensor& tensor) {
-  return kOptimizer + std::string(slot) + "/" + tensor.name;
+std::string slot_name(const std::string& whose, std::string_view slot,
+                      const Tensor& tensor) {
+  return whose + "/" + std::string(slot) + "/" + tensor.name;
+}
+
+void keep_optimizer(Optimizer& optimizer, const std::string& whose,
+                    const Replica& replica, store::Container& into) {
+  for (std::size_t i = 0; i < replica.size(); ++i)
+    for (std::size_t s = 0; s < optimizer.slots().size(); ++s)
+      into.view(slot_name(whose, optimizer.slots()[s], replica.tensor(i)),
+                std::span<const float>(optimizer.slot(s, i)), replica.tensor(i).shape);
+  into.keep(whose + ".steps", optimizer.steps());
+}
+
+void restore_optimizer(const store::Container& from, const std::string& whose,
+                       const Replica& replica, Optimizer& optimizer) {
+  for (std::size_t i = 0; i < replica.size(); ++i)
+    for (std::size_t s = 0; s < optimizer.slots().size(); ++s) {
+      const std::string name = slot_name(whose, optimizer.slots()[s], replica.tensor(i));
+      if (!from.has(name))
+        throw ConfigError("The checkpoint was made with another optimizer: it has no " +
+                          name + ". Go on with the optimizer it was made with.");
+      copy(from, name, optimizer.slot(s, i));
+    }
+  optimizer.steps() = from.scalar<std::uint64_t>(whose + ".steps");
 }
 
 std::span<float> values_of(const torch::Tensor& tensor) {
@@ -122,16 +146,15 @@ store::Container shared_part(Live live) {
     const Tensor& tensor = live.replica.tensor(i);
     shared.view(kWeight + tensor.name, std::span<const float>(live.replica.weight(i)),
                 tensor.shape);
-    for (std::size_t s = 0; s < live.optimizer.slots().size(); ++s)
-      shared.view(slot_name(live.optimizer.slots()[s], tensor),
-                  std::span<const float>(live.optimizer.slot(s, i)), tensor.shape);
   }
+  keep_optimizer(live.optimizer, kOptimizer, live.replica, shared);
+  if (live.outer != nullptr) keep_optimizer(*live.outer, kOuter, live.replica, shared);
   for (const auto& [name, tensor] : live.replica.statistics())
     shared.view(kStatistic + name, std::span<const float>(values_of(tensor)));
-  shared.keep("optimizer.steps", live.optimizer.steps());
   shared.keep("position.epoch", live.position.epoch);
   shared.keep("position.sample", live.position.sample);
   shared.keep("position.step", live.position.step);
+  shared.keep("engine.steps", live.replica.engine().steps());
   FieldsInto fields(shared);
   live.rates.visit_state(fields);
   return shared;
@@ -142,6 +165,8 @@ store::Container own_part(Live live) {
   State state;
   live.replica.engine().save(state);
   keep_state(std::move(state), own);
+  if (live.outer != nullptr)
+    keep_optimizer(live.optimizer, kOptimizer, live.replica, own);
   for (const auto& [name, tensor] : live.replica.statistics())
     own.view(kStatistic + name, std::span<const float>(values_of(tensor)));
   for (const auto& [name, tensor] : live.task.carried())
@@ -154,21 +179,18 @@ void restore(const store::Loaded& from, Live live) {
   for (std::size_t i = 0; i < live.replica.size(); ++i) {
     const Tensor& tensor = live.replica.tensor(i);
     copy(shared, kWeight + tensor.name, live.replica.weight(i));
-    for (std::size_t s = 0; s < live.optimizer.slots().size(); ++s) {
-      const std::string name = slot_name(live.optimizer.slots()[s], tensor);
-      if (!shared.has(name))
-        throw ConfigError("The checkpoint was made with another optimizer: it has no " +
-                          name + ". Go on with the optimizer it was made with.");
-      copy(shared, name, live.optimizer.slot(s, i));
-    }
   }
+  const bool alone = live.outer != nullptr && from.own.has(kOptimizer + ".steps");
+  restore_optimizer(alone ? from.own : shared, kOptimizer, live.replica, live.optimizer);
+  // A run that went without local steps so far begins them with an outer optimizer afresh.
+  if (live.outer != nullptr && shared.has(kOuter + ".steps"))
+    restore_optimizer(shared, kOuter, live.replica, *live.outer);
   for (const auto& [name, tensor] : live.replica.statistics()) {
     const bool mine = from.own.has(kStatistic + name);
     copy(mine ? from.own : shared, kStatistic + name, values_of(tensor));
   }
   for (const auto& [name, tensor] : live.task.carried())
     if (from.own.has(kCarried + name)) copy(from.own, kCarried + name, values_of(tensor));
-  live.optimizer.steps() = shared.scalar<std::uint64_t>("optimizer.steps");
   live.position.epoch = shared.scalar<std::uint64_t>("position.epoch");
   live.position.sample = shared.scalar<std::uint64_t>("position.sample");
   live.position.step = shared.scalar<std::uint64_t>("position.step");
@@ -176,7 +198,11 @@ void restore(const store::Loaded& from, Live live) {
   live.rates.visit_state(fields);
 
   State state = state_of(from.own);
-  if (from.resized) state.values[std::string(kEngineSteps)] = live.position.step;
+  // In a checkpoint from before there were local steps the two are the same.
+  if (from.resized)
+    state.values[std::string(kEngineSteps)] =
+        shared.has("engine.steps") ? shared.scalar<std::uint64_t>("engine.steps")
+                                   : live.position.step;
   live.replica.engine().load(state);
 }
 

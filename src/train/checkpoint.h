@@ -4,6 +4,10 @@
 // keeps, where training stands, and rank 0's running statistics for ranks that come new.
 // Own, from each rank: what its compression owes and knows, and its running statistics
 // and what its task carries from pass to pass.
+//
+// With local steps the optimizer is each rank's own. It is in the own part, and rank 0's in
+// the shared one for ranks that come new; the outer optimizer is shared. There is nothing of a
+// round in it: checkpoints are written between rounds.
 #pragma once
 
 #include "store/checkpoint.h"
@@ -21,6 +25,7 @@ struct Live {
   Optimizer& optimizer;
   Rates& rates;
   Position& position;
+  Optimizer* outer;  ///< of local steps; null without
 };
 
 /// The containers look at the live memory: nothing may change before they are written.

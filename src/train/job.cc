@@ -63,6 +63,9 @@ const Line kLines[] = {
     {"rules", &Job::rules, 0, 0, "densities by parameter name, as in classifier.*=dense"},
     {"dense_vectors", &Job::dense_vectors, 0, 0, "whether biases and norms are sent whole"},
     {"bucket_mb", &Job::bucket_mb, 0, 1e6, "MiB of gradient in one bucket; 0: all of it"},
+    {"local_steps", &Job::local_steps, 1, 1e9, "steps that each worker takes alone between exchanges; 1: none"},
+    {"outer", &Job::outer, 0, 0, "the optimizer of what local steps have come to, as optimizer"},
+    {"outer_lr", &Job::outer_lr, 0, kAny, "its learning rate; 1: all the way"},
     {"evaluate_every", &Job::evaluate_every, 0, 1e9, "epochs; 0: only at the end"},
     {"checkpoint_every", &Job::checkpoint_every, 0, 1e15, "steps; 0: at the end of each epoch"},
 };

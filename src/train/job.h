@@ -52,6 +52,9 @@ struct Job {
   std::vector<std::string> rules;
   bool dense_vectors = true;
   double bucket_mb = 25;
+  std::int64_t local_steps = 1;
+  std::string outer = "sgd:momentum=0.9,nesterov=1";
+  double outer_lr = 0.7;
 
   // What is looked at and kept.
   std::int64_t evaluate_every = 1;

@@ -7,6 +7,10 @@
 //   apply      clip, decay, move the weights: the same bits on every rank
 //   confer     one small message round: losses, bytes, and whether somebody wants to leave
 //   look up    at the end of an epoch evaluate; now and then write a checkpoint
+//
+// With local steps a rank passes and applies alone, `local_steps` times, and the exchange and
+// the conference come at the end of such a round. What looks at the weights comes between
+// rounds, so an epoch's end and the run's end close a round early.
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +21,7 @@
 #include "topknot/error.h"
 #include "train/checkpoint.h"
 #include "train/conference.h"
+#include "train/local_steps.h"
 #include "train/recorder.h"
 #include "train/train.h"
 
@@ -39,16 +44,18 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// DGC applies momentum before it sparsifies; the optimizer must not apply it again.
+/// DGC applies momentum before it sparsifies; the optimizer of what was exchanged must not
+/// apply it again.
 void move_momentum(Job& job, std::vector<std::string>& remarks) {
   const Scheme& scheme = find_scheme(job.scheme);
   const Spec memory =
       Spec::parse(job.memory.empty() ? scheme.memory : std::string_view(job.memory));
-  Spec optimizer = Spec::parse(job.optimizer);
+  std::string& behind = job.local_steps > 1 ? job.outer : job.optimizer;
+  Spec optimizer = Spec::parse(behind);
   if (memory.name != "dgc" || optimizer.name != "sgd") return;
   const double momentum = optimizer.params.number("momentum", 0, 0, 1, "");
   if (momentum == 0) return;
-  job.optimizer = "sgd";
+  behind = "sgd";
   if (!memory.params.str().empty()) {
     remarks.push_back("the memory dgc has the momentum, so the optimizer goes without.");
     return;
@@ -56,6 +63,10 @@ void move_momentum(Job& job, std::vector<std::string>& remarks) {
   job.memory = "dgc:" + optimizer.params.str();  // which has the same parameters
   remarks.push_back(optimizer.params.str() +
                     " is moved from the optimizer to the memory dgc.");
+}
+
+std::span<float> span_of(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
 EngineOptions engine_options(const Job& job) {
@@ -83,11 +94,13 @@ class Trainer {
         observer_(observer),
         task_(make_task(job_, {link.rank(), link.size()})),
         replica_(task_->model(), link, engine_options(job_)),
-        optimizer_(make_optimizer(Spec::parse(job_.optimizer), sizes())),
+        optimizer_(make_optimizer(Spec::parse(job_.optimizer), replica_.sizes())),
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
         conference_(link, kConferenceChannel),
         recorder_(link, job_, options.record) {
+    if (job_.local_steps > 1)
+      local_.emplace(job_, replica_, *optimizer_, what_passes_leave());
     if (!options.checkpoints.empty()) {
       folder_.emplace(store::disk(), options.checkpoints.string());
       store_link_ = link.channel(kStoreChannel);
@@ -100,6 +113,7 @@ class Trainer {
     const Stopwatch watch;
     while (!over() && !leaving_) {
       step();
+      if (!round_.empty()) continue;
       if (epoch_done()) end_epoch();
       keep();
     }
@@ -115,12 +129,16 @@ class Trainer {
     return job;
   }
 
-  Live live() { return {*task_, replica_, *optimizer_, rates_, position_}; }
+  Live live() {
+    return {*task_, replica_,  *optimizer_,
+            rates_, position_, local_ ? &local_->outer() : nullptr};
+  }
 
-  std::vector<std::size_t> sizes() {
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < replica_.size(); ++i)
-      all.push_back(replica_.weight(i).size());
+  std::vector<std::span<float>> what_passes_leave() {
+    std::vector<std::span<float>> all;
+    for (const auto& [name, tensor] : replica_.statistics())
+      all.push_back(span_of(tensor));
+    for (const auto& [name, tensor] : task_->carried()) all.push_back(span_of(tensor));
     return all;
   }
 
@@ -133,6 +151,10 @@ class Trainer {
     const auto limit = static_cast<std::uint64_t>(job_.steps);
     return position_.epoch >= static_cast<std::uint64_t>(job_.epochs) ||
            (limit > 0 && position_.step >= limit);
+  }
+  bool round_done() const {
+    return round_.size() >= static_cast<std::size_t>(job_.local_steps) || epoch_done() ||
+           over();
   }
   bool epoch_done() const {
     return position_.sample + samples_per_step() > task_->train_samples();
@@ -154,7 +176,7 @@ class Trainer {
     start.steps = start.steps_per_epoch * static_cast<std::uint64_t>(job_.epochs);
     if (job_.steps > 0)
       start.steps = std::min(start.steps, static_cast<std::uint64_t>(job_.steps));
-    start.first_step = position_.step;
+    start.first_step = looked_ = position_.step;
     const auto ranks = static_cast<std::uint64_t>(link_.size());
     start.dense_bytes = 8 * start.parameters * (ranks - 1) / ranks;
     start.buckets = replica_.engine().buckets();
@@ -175,27 +197,44 @@ class Trainer {
     record.step = position_.step;
     record.epoch = position_.epoch;
     record.lr = rates_.at(epochs_so_far());
-    const double loss = pass(record);
-    record.report = replica_.engine().finish();
-    record.finite = record.report.finite;
-    if (record.finite) apply(record.lr);
     record.samples = samples_per_step();
+    if (local_ && round_.empty()) local_->begin();
+    const double began = link_.now();
+    record.loss = pass(record);
+    record.compute_seconds = compute_seconds_;
+    if (!local_) record.report = replica_.engine().finish();
+    record.finite = record.report.finite && apply(record.lr);
     ++position_.step;
-    confer(loss, record);
-    record.seconds = watch.seconds();
-    note(record);
+    round_.push_back(std::move(record));
+    const bool done = round_done();
+    if (local_) round_.back().report = step_alone(began, done);
+    if (done) confer();
+    round_.back().seconds = watch.seconds();
+    if (done) note();
+  }
+
+  // The exchange, where the round is done, as part of its last step. All of a round's steps are
+  // applied or none is.
+  StepReport step_alone(double began, bool done) {
+    StepReport report;
+    if (done) report = local_->exchange();
+    if (!report.finite)
+      for (StepRecord& record : round_) record.finite = false;
+    report.start = began;
+    report.seconds = link_.now() - began;
+    return report;
   }
 
   double pass(const StepRecord& record) {
     const Stopwatch watch;
     const bool recorded = recorder_.wants(record.step);
     double loss = 0;
-    replica_.engine().begin(record.lr);
+    local_ ? local_->clear_gradients() : replica_.engine().begin(record.lr);
     for (std::int64_t i = 0; i < job_.accumulate; ++i) {
       const torch::Tensor one =
           task_->loss(position_) / static_cast<double>(job_.accumulate);
       position_.sample += task_->samples_per_pass();
-      replica_.backward(one, i + 1 == job_.accumulate && !recorded);
+      replica_.backward(one, i + 1 == job_.accumulate && !recorded && !local_);
       loss += one.item<double>();
     }
     compute_seconds_ = watch.seconds();
@@ -204,11 +243,14 @@ class Trainer {
     return loss;
   }
 
-  void apply(double lr) {
+  // False, and nothing is moved, where a gradient is not finite, as only this rank's own can
+  // be: the engine has seen to the others.
+  bool apply(double lr) {
     double squares = 0;
-    if (job_.clip > 0)
+    if (job_.clip > 0 || local_)
       for (std::size_t i = 0; i < replica_.size(); ++i)
         for (const float g : replica_.gradient(i)) squares += static_cast<double>(g) * g;
+    if (!std::isfinite(squares)) return false;
     const auto factor = static_cast<float>(clip_factor(squares, job_.clip));
     optimizer_->begin_step();
     for (std::size_t i = 0; i < replica_.size(); ++i) {
@@ -217,31 +259,41 @@ class Trainer {
           i, replica_.weight(i), replica_.gradient(i),
           {.lr = lr, .decay = decays ? job_.weight_decay : 0, .scale = factor});
     }
+    return true;
   }
 
-  void confer(double loss, StepRecord& record) {
-    const double leave = observer_.asked_to_leave() ? 1 : 0;
-    const auto sent = static_cast<double>(record.report.sent_bytes);
-    double losses = 0;
-    double most = 0;
-    for (const std::vector<double>& one : conference_.gather({loss, sent, leave})) {
-      losses += one[0];
-      most = std::max(most, one[1]);
-      leaving_ |= one[2] != 0;
+  // Of all steps since the last time, which is one but for local steps.
+  void confer() {
+    std::vector<double> mine = {observer_.asked_to_leave() ? 1.0 : 0.0};
+    for (StepRecord& record : round_) {
+      mine.insert(mine.end(), {record.loss, record.finite ? 1.0 : 0.0,
+                               static_cast<double>(record.report.sent_bytes)});
+      record.loss = 0;
     }
-    record.loss = losses / link_.size();
-    record.sent_bytes = static_cast<std::uint64_t>(most);
-    record.compute_seconds = compute_seconds_;
+    for (const std::vector<double>& one : conference_.gather(mine)) {
+      leaving_ |= one[0] != 0;
+      auto said = one.begin() + 1;
+      for (StepRecord& record : round_) {
+        record.loss += *said++;
+        record.finite &= *said++ != 0;
+        record.sent_bytes =
+            std::max(record.sent_bytes, static_cast<std::uint64_t>(*said++));
+      }
+    }
+    for (StepRecord& record : round_) record.loss /= link_.size();
   }
 
-  void note(const StepRecord& record) {
-    outcome_.sent_bytes_per_step += static_cast<double>(record.sent_bytes);
-    outcome_.exposed_seconds_per_step += record.report.exposed_seconds;
-    busy_seconds_ += record.report.busy_seconds;
-    epoch_loss_ += record.loss;
-    ++epoch_steps_;
+  void note() {
+    for (const StepRecord& record : round_) {
+      outcome_.sent_bytes_per_step += static_cast<double>(record.sent_bytes);
+      outcome_.exposed_seconds_per_step += record.report.exposed_seconds;
+      busy_seconds_ += record.report.busy_seconds;
+      epoch_loss_ += record.loss;
+      ++epoch_steps_;
+      observer_.on_step(record);
+    }
+    round_.clear();
     evaluated_ = false;
-    observer_.on_step(record);
   }
 
   // ---- the end of an epoch
@@ -273,8 +325,7 @@ class Trainer {
   // All ranks judge with the mean of their running statistics.
   double evaluate() {
     for (const auto& [name, tensor] : replica_.statistics())
-      conference_.average(
-          {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())});
+      conference_.average(span_of(tensor));
     const std::vector<double> sums = conference_.sum(task_->evaluate());
     outcome_.metric = task_->metric(sums);
     others_ = task_->others(sums);
@@ -304,11 +355,13 @@ class Trainer {
                          " workers: what they owed was shared out anew, its mean kept.");
   }
 
+  // At the first end of a round at or after the step it is due.
   void keep() {
     const bool ended = std::exchange(epoch_ended_, false);
+    const std::uint64_t last = std::exchange(looked_, position_.step);
     if (!folder_) return;
     const auto every = static_cast<std::uint64_t>(job_.checkpoint_every);
-    const bool due = every > 0 ? position_.step % every == 0 : ended;
+    const bool due = every > 0 ? position_.step / every > last / every : ended;
     if (!due && !leaving_ && !over()) return;
     const Stopwatch watch;
     try {
@@ -348,10 +401,13 @@ class Trainer {
   Rates rates_;
   Conference conference_;
   Recorder recorder_;
+  std::optional<LocalSteps> local_;  // where they are more than one
   std::optional<store::CheckpointFolder> folder_;
   std::unique_ptr<Transport> store_link_;
 
   Position position_;
+  std::vector<StepRecord> round_;  // that the ranks have not conferred on
+  std::uint64_t looked_ = 0;  // the step after which a checkpoint was last thought of
   std::uint64_t first_step_ = 0;
   Outcome outcome_;
   std::vector<Metric> others_;  // of the last evaluation

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -99,6 +100,12 @@ Optimizer::Optimizer(std::vector<std::string_view> slots,
     : slots_(std::move(slots)), kept_(slots_.size()) {
   for (auto& slot : kept_)
     for (const std::size_t size : sizes) slot.emplace_back(size);
+}
+
+void Optimizer::reset() {
+  steps_ = 0;
+  for (auto& slot : kept_)
+    for (std::vector<float>& values : slot) std::ranges::fill(values, 0.0F);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,

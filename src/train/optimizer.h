@@ -36,6 +36,8 @@ class Optimizer {
     return kept_[which][parameter];
   }
   std::uint64_t& steps() noexcept { return steps_; }
+  /// As if no step had been taken.
+  void reset();
 
  protected:
   Optimizer(std::vector<std::string_view> slots, std::span<const std::size_t> sizes);

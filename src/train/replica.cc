@@ -62,6 +62,13 @@ void Replica::tie() {
   }
 }
 
+std::vector<std::size_t> Replica::sizes() const {
+  std::vector<std::size_t> all;
+  for (const torch::Tensor& parameter : parameters_)
+    all.push_back(static_cast<std::size_t>(parameter.numel()));
+  return all;
+}
+
 std::span<float> Replica::weight(std::size_t parameter) {
   return {parameters_[parameter].data_ptr<float>(),
           static_cast<std::size_t>(parameters_[parameter].numel())};

@@ -35,7 +35,8 @@ struct Start {
 };
 
 /// One step. The engine's report is this rank's own; what is marked so is of all ranks and
-/// the same on all of them.
+/// the same on all of them. With local steps the exchange is part of the last step of its round,
+/// and the others have sent nothing.
 struct StepRecord {
   std::uint64_t step = 0;   ///< counted from 0
   std::uint64_t epoch = 0;  ///< counted from 0
@@ -67,12 +68,13 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void on_start(const Start&) {}
+  /// After every exchange, for each step since the last.
   virtual void on_step(const StepRecord&) {}
   virtual void on_epoch(const EpochRecord&) {}
   virtual void on_checkpoint(std::uint64_t /*step*/, double /*seconds*/) {}
   /// A checkpoint that could not be written; training goes on, three in a row end it.
   virtual void on_checkpoint_failed(const std::string& /*sentence*/) {}
-  /// Whether somebody wants this rank to save and leave; asked after every step.
+  /// Whether somebody wants this rank to save and leave; asked after every exchange.
   virtual bool asked_to_leave() { return false; }
 };
 

@@ -28,6 +28,7 @@ TEST(Check, LooksEveryNameUp) {
       {"model", "resnet21"},
       {"optimizer", "sdg"},
       {"optimizer", "sgd:beta1=0.9"},
+      {"outer", "sgd:nestorov=1"},
       {"lr_schedule", "cosinus"},
       {"lr_schedule", "decay:patience=3"},
       {"scheme", "knott"},
