@@ -17,10 +17,10 @@
 #include <cmath>
 #include <optional>
 
-#include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "train/checkpoint.h"
 #include "train/conference.h"
+#include "train/engine_options.h"
 #include "train/local_steps.h"
 #include "train/recorder.h"
 #include "train/train.h"
@@ -44,44 +44,8 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// DGC applies momentum before it sparsifies; the optimizer of what was exchanged must not
-/// apply it again.
-void move_momentum(Job& job, std::vector<std::string>& remarks) {
-  const Scheme& scheme = find_scheme(job.scheme);
-  const Spec memory =
-      Spec::parse(job.memory.empty() ? scheme.memory : std::string_view(job.memory));
-  std::string& behind = job.local_steps > 1 ? job.outer : job.optimizer;
-  Spec optimizer = Spec::parse(behind);
-  if (memory.name != "dgc" || optimizer.name != "sgd") return;
-  const double momentum = optimizer.params.number("momentum", 0, 0, 1, "");
-  if (momentum == 0) return;
-  behind = "sgd";
-  if (!memory.params.str().empty()) {
-    remarks.push_back("the memory dgc has the momentum, so the optimizer goes without.");
-    return;
-  }
-  job.memory = "dgc:" + optimizer.params.str();  // which has the same parameters
-  remarks.push_back(optimizer.params.str() +
-                    " is moved from the optimizer to the memory dgc.");
-}
-
 std::span<float> span_of(const torch::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
-}
-
-EngineOptions engine_options(const Job& job) {
-  EngineOptions options;
-  options.scheme = job.scheme;
-  options.memory = job.memory;
-  options.compressor = job.compressor;
-  options.collective = job.collective;
-  options.density = job.density;
-  options.schedule = job.density_schedule;
-  options.rules = job.rules;
-  options.bucket_bytes = static_cast<std::uint64_t>(job.bucket_mb * (1 << 20));
-  options.dense_vectors = job.dense_vectors;
-  options.channel = kEngineChannel;
-  return options;
 }
 
 class Trainer {
@@ -93,7 +57,7 @@ class Trainer {
         options_(options),
         observer_(observer),
         task_(make_task(job_, {link.rank(), link.size()})),
-        replica_(task_->model(), link, engine_options(job_)),
+        replica_(task_->model(), link, engine_options(job_, kEngineChannel)),
         optimizer_(make_optimizer(Spec::parse(job_.optimizer), replica_.sizes())),
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
