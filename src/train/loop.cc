@@ -171,15 +171,15 @@ class Trainer {
     ++position_.step;
     round_.push_back(std::move(record));
     const bool done = round_done();
-    if (local_) round_.back().report = step_alone(began, done);
+    if (local_) round_.back().report = local_report(began, done);
     if (done) confer();
     round_.back().seconds = watch.seconds();
     if (done) note();
   }
 
-  // The exchange, where the round is done, as part of its last step. All of a round's steps are
-  // applied or none is.
-  StepReport step_alone(double began, bool done) {
+  // Of a local step; the last of a round has the exchange in it. All steps of a round are applied
+  // or none is.
+  StepReport local_report(double began, bool done) {
     StepReport report;
     if (done) report = local_->exchange();
     if (!report.finite)
