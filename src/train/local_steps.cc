@@ -32,11 +32,13 @@ StepReport LocalSteps::exchange() {
   replica_.engine().begin(lr_);
   hand_over();
   StepReport report = replica_.engine().finish();
+  report.exposed_seconds = report.seconds;  // there is no backward pass to hide behind
+  report.overlap = 0;
   report.finite ? move() : take_back();
   return report;
 }
 
-// In the order in which a backward pass would: a bucket is under way while the next is made.
+// In the order of a backward pass: a bucket is under way while the next is made.
 void LocalSteps::hand_over() {
   for (std::size_t i = replica_.size(); i-- > 0;) {
     const std::span<float> weight = replica_.weight(i);

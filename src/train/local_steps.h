@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local steps: each rank takes H steps of its own with the job's optimizer, and only then do the
-// ranks exchange how far they have come. A round is
+// Local steps: each rank takes H steps of its own with the job's optimizer, and only then
+// do the ranks exchange how far they have come. A round is
 //
 //   begin       remember the weights, which are the same on all ranks
 //   H times     forward, backward, the inner optimizer on the rank's own gradient
-//   exchange    pseudo-gradient = weights at the start - weights now; weights back to the start;
-//               the engine agrees on its mean, by any scheme, as on any gradient; the outer
-//               optimizer moves the weights by it: the same bits on every rank
+//   exchange    pseudo-gradient = weights at the start - weights now; weights go back
+//               to the start; the engine agrees on its mean, by any scheme, as on any
+//               gradient; the outer optimizer moves the weights by it: the same bits on
+//               every rank
 //
-// What the scheme does not send stays owed in pseudo-gradients and joins the next round's. The
-// inner optimizer's state is each rank's own, the outer one's is the same on all.
+// What the scheme does not send stays owed in pseudo-gradients and joins the next round's.
+// The inner optimizer's state is each rank's own, the outer one's is the same on all.
 //
-// A round that is not finite is not applied by anybody: the weights stay where it began, and
-// what its passes may have poisoned, running statistics and carried states, goes back there
-// too. The inner optimizers begin afresh, for nobody has kept what they were.
+// A round that is not finite is not applied by anybody: the weights stay where it began,
+// and what its passes may have poisoned, running statistics and carried states, goes back
+// there too. The inner optimizers begin afresh, for nobody has kept what they were.
 //
 // Cost    2n floats, the start and the outer momentum; each round a copy and a difference.
-// Paper   Douillard et al., "DiLoCo", arXiv 2311.08105 (dense); Sarfi et al., "SparseLoCo",
-//         arXiv 2508.15706 (chunked top-k of 2-bit values, error feedback as outer momentum).
+// Paper   Douillard et al., "DiLoCo", arXiv 2311.08105 (dense); Sarfi et al.,
+//         "SparseLoCo", arXiv 2508.15706 (chunked top-k of 2-bit values, error feedback
+//         in place of outer momentum).
 #pragma once
 
 #include <memory>
@@ -33,8 +35,9 @@ namespace topknot::train {
 
 class LocalSteps {
  public:
-  /// `passes_leave` is the memory that a forward pass writes to, such as running statistics.
-  /// All of these must outlive the object. Throws ConfigError when job.outer is no optimizer.
+  /// `passes_leave` is the memory that a forward pass writes to, such as running
+  /// statistics. All of these but the job must outlive the object. Throws ConfigError when
+  /// job.outer is no optimizer.
   LocalSteps(const Job& job, Replica& replica, Optimizer& inner,
              std::vector<std::span<float>> passes_leave);
 

@@ -177,8 +177,8 @@ class Trainer {
     if (done) note();
   }
 
-  // Of a local step; the last of a round has the exchange in it. All steps of a round are applied
-  // or none is.
+  // Of a local step; the last of a round has the exchange in it. All steps of a round are
+  // applied or none is.
   StepReport local_report(double began, bool done) {
     StepReport report;
     if (done) report = local_->exchange();

@@ -35,8 +35,8 @@ struct Start {
 };
 
 /// One step. The engine's report is this rank's own; what is marked so is of all ranks and
-/// the same on all of them. With local steps the exchange is part of the last step of its round,
-/// and the others have sent nothing.
+/// the same on all of them. With local steps the exchange is part of the last step of its
+/// round, and the others have sent nothing.
 struct StepRecord {
   std::uint64_t step = 0;   ///< counted from 0
   std::uint64_t epoch = 0;  ///< counted from 0

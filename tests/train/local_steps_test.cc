@@ -304,7 +304,9 @@ TEST(LocalSteps, MoveByTheMeanOfWhatTheRanksHaveComeTo) {
     EXPECT_EQ(six.weights(), (std::vector<float>{-0.25F, 1, 1, 1, 1, 1.5F}));
     EXPECT_EQ(six.statistic[0], 8);
     six.local.begin();  // nobody moves, but for the outer momentum
-    EXPECT_TRUE(six.local.exchange().finite);
+    const StepReport report = six.local.exchange();
+    EXPECT_TRUE(report.finite);
+    EXPECT_EQ(report.exposed_seconds, report.seconds);
     EXPECT_EQ(six.weights(), (std::vector<float>{-0.875F, 1, 1, 1, 1, 1.75F}));
   });
 }
