@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/text.h"
 #include "topknot/error.h"
 
 namespace topknot {
@@ -21,12 +22,6 @@ std::string join(const std::vector<std::string>& words, std::string_view between
     all += word;
   }
   return all;
-}
-
-std::string shortest(double x) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, x).ptr;
-  return {text, end};
 }
 
 template <typename Number>
@@ -96,8 +91,8 @@ std::int64_t Params::integer(std::string_view name, std::int64_t fallback,
 
 double Params::number(std::string_view name, double fallback, double low, double high,
                       std::string_view meaning) {
-  const std::string range = shortest(low) + ".." + shortest(high);
-  const std::string* const given = find(name, shortest(fallback), range, meaning);
+  const std::string range = core::shortest(low) + ".." + core::shortest(high);
+  const std::string* const given = find(name, core::shortest(fallback), range, meaning);
   return given == nullptr ? fallback : parse_number(*given, name, low, high, range);
 }
 

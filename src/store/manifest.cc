@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/hash.h"
+#include "core/text.h"
 #include "topknot/error.h"
 
 namespace topknot::store {
@@ -17,14 +18,8 @@ namespace {
 
 constexpr std::string_view kTitle = "topknot checkpoint ";
 
-std::string hex(std::uint64_t x) {
-  std::string digits(16, '0');
-  for (std::size_t i = 16; i-- > 0; x >>= 4) digits[i] = "0123456789abcdef"[x & 15];
-  return digits;
-}
-
 std::string hash_line(std::string_view text) {
-  return "hash " + hex(core::hash(std::as_bytes(std::span(text)))) + "\n";
+  return "hash " + core::hexadecimal(core::hash(std::as_bytes(std::span(text)))) + "\n";
 }
 
 const std::string& line_of(const std::string& text, const char* what) {
@@ -36,7 +31,8 @@ const std::string& line_of(const std::string& text, const char* what) {
 }
 
 std::string file_line(const FileSeal& seal, const std::string& name) {
-  return "file " + std::to_string(seal.bytes) + " " + hex(seal.hash) + " " + name + "\n";
+  return "file " + std::to_string(seal.bytes) + " " + core::hexadecimal(seal.hash) + " " +
+         name + "\n";
 }
 
 /// Takes words and lines off the front of a text; false, for good, at the first that is

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <variant>
 
+#include "core/text.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
@@ -81,12 +82,6 @@ const Line& find(std::string_view key) {
                     nearest(key, names) + ".");
 }
 
-std::string text(double value) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return {buffer, end.ptr};
-}
-
 std::string range(const Line& line) {
   if (std::holds_alternative<bool Job::*>(line.member)) return "true or false";
   if (std::holds_alternative<std::vector<std::string> Job::*>(line.member))
@@ -95,8 +90,8 @@ std::string range(const Line& line) {
   const std::string kind = std::holds_alternative<std::int64_t Job::*>(line.member)
                                ? "a whole number"
                                : "a number";
-  if (line.high == kAny) return kind + " from " + text(line.low);
-  return kind + " from " + text(line.low) + " to " + text(line.high);
+  if (line.high == kAny) return kind + " from " + core::shortest(line.low);
+  return kind + " from " + core::shortest(line.low) + " to " + core::shortest(line.high);
 }
 
 [[noreturn]] void refuse(const Line& line, std::string_view value) {
@@ -164,7 +159,7 @@ std::string get(const Job& job, std::string_view key) {
   if (const auto* member = std::get_if<std::int64_t Job::*>(&line.member))
     return std::to_string(job.*(*member));
   if (const auto* member = std::get_if<double Job::*>(&line.member))
-    return text(job.*(*member));
+    return core::shortest(job.*(*member));
   if (const auto* member = std::get_if<bool Job::*>(&line.member))
     return job.*(*member) ? "true" : "false";
   std::string list;

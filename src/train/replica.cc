@@ -4,23 +4,11 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
-#include <cstdio>
-
 #include "core/hash.h"
+#include "core/text.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
-namespace {
-
-std::string hexadecimal(std::uint64_t value) {
-  std::string digits(16, '0');
-  for (int i = 15; i >= 0; --i, value >>= 4)
-    digits[static_cast<std::size_t>(i)] = "0123456789abcdef"[value & 15];
-  return digits;
-}
-
-}  // namespace
-
 Replica::Replica(torch::nn::Module& model, Transport& link,
                  const EngineOptions& options) {
   for (const auto& item : model.named_parameters()) {
@@ -86,7 +74,7 @@ void Replica::backward(const torch::Tensor& loss, bool last) {
 std::string Replica::weights_hash() {
   core::Hasher hasher;
   for (std::size_t i = 0; i < size(); ++i) hasher.add(std::as_bytes(weight(i)));
-  return hexadecimal(hasher.value());
+  return core::hexadecimal(hasher.value());
 }
 
 std::string Replica::fingerprint() const {
@@ -95,7 +83,7 @@ std::string Replica::fingerprint() const {
     hasher.add(std::as_bytes(std::span(tensor.name)));
     hasher.add(std::as_bytes(std::span(tensor.shape)));
   }
-  return hexadecimal(hasher.value());
+  return core::hexadecimal(hasher.value());
 }
 
 }  // namespace topknot::train

@@ -49,6 +49,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/text.h"
 #include "topknot/error.h"
 
 namespace topknot {
@@ -108,13 +109,6 @@ std::string reason_of(const std::exception& error) {
   if (text.starts_with('['))
     text.erase(0, std::min(text.find("] "), text.size() - 2) + 2);
   text.erase(std::min({text.find('\n'), text.find(". "), text.size()}));
-  if (text.ends_with('.')) text.pop_back();
-  return text;
-}
-
-std::string seconds(double x) {
-  std::string text = std::to_string(x);
-  text.erase(text.find_last_not_of('0') + 1);
   if (text.ends_with('.')) text.pop_back();
   return text;
 }
@@ -397,8 +391,8 @@ class Office {
   }
 
   std::string silence_of(int peer) const {
-    return "rank " + std::to_string(peer) + " has been silent for " + seconds(timeout_) +
-           " s";
+    return "rank " + std::to_string(peer) + " has been silent for " +
+           core::shortest(timeout_) + " s";
   }
 
   static std::string parting_of(int peer, const std::string& why) {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "small_runs.h"
 #include "topknot/error.h"
+#include "train/runs.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -117,8 +117,8 @@ TEST(Bert, ScoresEveryPairOnce) {
 TEST(Bert, ResumesToTheSameBits) {
   Job job = small_job();
   job.steps = 13;
-  testing::expect_same_bits_after_resume(1, job, 6);
-  testing::expect_same_bits_after_resume(2, job, 6);
+  testing::expect_resumes(1, job, 6);
+  testing::expect_resumes(2, job, 6);
 }
 
 TEST(Bert, SaysWhatIsWrong) {
@@ -141,7 +141,7 @@ TEST(Bert, SaysWhatIsWrong) {
 }
 
 TEST(Bert, RefusesAShardCutShort) {
-  const testing::Folder folder("bert-shard");
+  const testing::Folder folder;
   std::ofstream(folder.path() / "vocab.txt")
       << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##a\n";
   for (const char* half : {"train", "valid"}) {

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "data/text.h"
-#include "small_runs.h"
 #include "topknot/error.h"
 #include "train/models/word_lstm.h"
+#include "train/runs.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -106,21 +106,21 @@ TEST(Language, ForgetsWhereAnEpochBegins) {
 TEST(Language, ResumesToTheSameBits) {
   Job job = small_job();
   job.steps = 13;
-  testing::expect_same_bits_after_resume(1, job, 6);
-  testing::expect_same_bits_after_resume(2, job, 6);
+  testing::expect_resumes(1, job, 6);
+  testing::expect_resumes(2, job, 6);
 }
 
 TEST(Language, ResumesToTheSameBitsWithATiedOutput) {
   Job job = small_job();
   job.model += ",tied=1";
   job.lr_schedule = "plateau:patience=1";
-  testing::expect_same_bits_after_resume(2, job, 80);
+  testing::expect_resumes(2, job, 80);
 }
 
 TEST(Language, GoesOnWithAnotherNumberOfWorkers) {
   Job job = small_job();
   job.steps = 5;
-  const testing::Folder folder("language-resized");
+  const testing::Folder folder;
   train_on(2, job, {.checkpoints = folder.path()});
   job.steps = 8;
   EXPECT_EQ(train_on(3, job, {.checkpoints = folder.path(), .resume = true}).steps, 8U);
@@ -146,7 +146,7 @@ TEST(Language, SaysWhatIsWrong) {
 }
 
 TEST(Language, RefusesAWordThatTheVocabularyHasNot) {
-  const testing::Folder folder("language-words");
+  const testing::Folder folder;
   for (const char* part : {"train", "valid", "test"}) {
     std::ofstream file(folder.path() / (std::string(part) + ".txt"));
     file << "the cat sat\n" << (part[0] == 't' && part[1] == 'e' ? "the dog sat\n" : "");

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <limits>
 
-#include "small_runs.h"
 #include "train/engine_options.h"
+#include "train/runs.h"
 
 namespace topknot::train {
 namespace {
 
-using testing::expect_same_bits_after_resume;
+using testing::expect_resumes;
 using testing::Folder;
 using testing::train_on;
 using topknot::testing::run;
@@ -194,9 +194,9 @@ TEST(LocalSteps, ResumeToTheSameBits) {
   job.optimizer = "adam";  // whose state is each rank's own
   job.lr = 0.003;
   job.steps = 33;
-  expect_same_bits_after_resume(3, job, 8);
+  expect_resumes(3, job, 8);
   job.name = "local-sparse";
-  expect_same_bits_after_resume(2, sparse_loco(job), 8);
+  expect_resumes(2, sparse_loco(job), 8);
 }
 
 TEST(LocalSteps, ResumeToTheSameBitsWithDropoutAndACarriedState) {
@@ -209,12 +209,12 @@ TEST(LocalSteps, ResumeToTheSameBitsWithDropoutAndACarriedState) {
   job.lr = 0.01;
   job.clip = 1;
   job.steps = 20;
-  expect_same_bits_after_resume(2, sparse_loco(job), 8);
+  expect_resumes(2, sparse_loco(job), 8);
 }
 
 TEST(LocalSteps, AreLeftAtTheEndOfARound) {
   Job job = small_job();
-  const Folder folder("local-leave");
+  const Folder folder;
   Witness leaver(6);
   const Outcome left = watch(2, job, leaver, {.checkpoints = folder.path()});
   EXPECT_TRUE(left.left_early);
@@ -228,7 +228,7 @@ TEST(LocalSteps, AreKeptAtTheEndOfTheRoundInWhichACheckpointIsDue) {
   Job job = small_job();
   job.epochs = 1;
   job.checkpoint_every = 5;
-  const Folder folder("local-every");
+  const Folder folder;
   Witness witness;
   watch(2, job, witness, {.checkpoints = folder.path()});
   EXPECT_EQ(witness.kept, (std::vector<std::uint64_t>{8, 12, 16, 20}));
@@ -238,7 +238,7 @@ TEST(LocalSteps, GoOnWithOtherNumbersOfWorkersAndWithout) {
   Job job = sparse_loco(small_job());
   job.optimizer = "adam";
   job.steps = 8;
-  const Folder folder("local-workers");
+  const Folder folder;
   TrainOptions options{.checkpoints = folder.path()};
   train_on(3, job, options);
   options.resume = true;

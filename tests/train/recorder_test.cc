@@ -11,7 +11,7 @@
 
 #include "store/gradients.h"
 #include "topknot/error.h"
-#include "train/small_runs.h"
+#include "train/runs.h"
 
 namespace topknot::train {
 namespace {
@@ -49,7 +49,7 @@ RecordedGradients read(const Folder& folder) {
 /// Weights after some steps, flat, from the checkpoint that is written then.
 Floats weights_after(int ranks, Job job, std::int64_t steps) {
   job.steps = steps;
-  const Folder folder("weights");
+  const Folder folder;
   train_on(ranks, job, {.checkpoints = folder.path()});
   for (const auto& file : std::filesystem::recursive_directory_iterator(folder.path())) {
     if (file.path().extension() != ".safetensors") continue;
@@ -73,7 +73,7 @@ TEST_P(EveryScheme, ComesToTheSameBitsWhenItRecords) {
   Job job = small_job();
   job.scheme = GetParam();
   job.accumulate = 2;
-  const Folder folder("record");
+  const Folder folder;
   const Outcome with = train_on(3, job, recording(folder));
   EXPECT_EQ(with.weights_hash, train_on(3, job).weights_hash);
   EXPECT_EQ(with.recorded_steps, 3U);
@@ -87,7 +87,7 @@ TEST(Recorder, HasTheGradientsThatTheStepWasMadeOf) {
   Job job = small_job();
   job.scheme = "dense";
   job.accumulate = 2;
-  const Folder folder("record");
+  const Folder folder;
   train_on(3, job, recording(folder, {4}));
   const RecordedGradients recorded = read(folder);
   EXPECT_EQ(recorded.steps(), (std::vector<std::uint64_t>{4}));
@@ -114,7 +114,7 @@ TEST(Recorder, HasTheGradientsThatTheStepWasMadeOf) {
 }
 
 TEST(Recorder, KeepsTheForwardOrderAndTheShapes) {
-  const Folder folder("record");
+  const Folder folder;
   train_on(2, small_job(), recording(folder, {0}));
   const RecordedGradients recorded = read(folder);
   std::vector<std::vector<std::uint64_t>> shapes;
@@ -127,13 +127,13 @@ TEST(Recorder, KeepsTheForwardOrderAndTheShapes) {
 }
 
 TEST(Recorder, TakesFirstMiddleAndLastUnlessTold) {
-  const Folder folder("record");
+  const Folder folder;
   train_on(1, small_job(), recording(folder));
   EXPECT_EQ(read(folder).steps(), (std::vector<std::uint64_t>{0, 4, 8}));
 }
 
 TEST(Recorder, TakesTheStepsAndRanksThatWereChosen) {
-  const Folder folder("record");
+  const Folder folder;
   train_on(3, small_job(), recording(folder, {7, 2, 2}, {2, 1}));
   EXPECT_EQ(read(folder).steps(), (std::vector<std::uint64_t>{2, 7}));
   EXPECT_EQ(read(folder).ranks(), (std::vector<std::uint64_t>{1, 2}));
@@ -141,15 +141,15 @@ TEST(Recorder, TakesTheStepsAndRanksThatWereChosen) {
 }
 
 TEST(Recorder, RecordsTheSameOfAnyRankAlone) {
-  const Folder all("record-all");
-  const Folder one("record-one");
+  const Folder all;
+  const Folder one;
   train_on(3, small_job(), recording(all, {3}));
   train_on(3, small_job(), recording(one, {3}, {2}));
   EXPECT_EQ(read(all).flat(0, 2), read(one).flat(0, 0));
 }
 
 TEST(Recorder, RefusesWhatTheRunHasNot) {
-  const Folder folder("record");
+  const Folder folder;
   EXPECT_EQ(sentence_of<ConfigError>([&] {
               train_on(2, small_job(), recording(folder, {0, 9}));
             }),
@@ -162,8 +162,8 @@ TEST(Recorder, RefusesWhatTheRunHasNot) {
 }
 
 TEST(Recorder, GoesOnWithTheStepsThatAResumeHasLeft) {
-  const Folder folder("record");
-  const Folder checkpoints("record-checkpoints");
+  const Folder folder;
+  const Folder checkpoints;
   Job half = small_job();
   half.steps = 5;
   train_on(2, half, {.checkpoints = checkpoints.path()});
@@ -189,7 +189,7 @@ class Impatient final : public Observer {
 
 TEST(Recorder, WritesWhatItHasWhenTheRunIsLeftEarly) {
   for (const int steps : {2, 5}) {
-    const Folder folder("record");
+    const Folder folder;
     std::uint64_t recorded = 0;
     topknot::testing::run(2, [&](Transport& link) {
       Impatient observer(steps);

@@ -10,11 +10,13 @@
 #include "topknot/error.h"
 #include "train/models/ncf.h"
 #include "train/permutation.h"
+#include "train/runs.h"
 #include "train/task.h"
-#include "train/whole_runs.h"
 
 namespace topknot::train {
 namespace {
+
+using testing::train_on;
 
 std::int64_t weights_of(const char* text, std::uint32_t users, std::uint32_t items) {
   Params params = Params::parse(text);
@@ -122,14 +124,18 @@ TEST(Recommendation, DrawsOtherNegativesInEveryEpoch) {
 
 class Ranks : public ::testing::TestWithParam<int> {};
 
-TEST_P(Ranks, ResumeToTheSameBits) { expect_resumes(GetParam(), small_job(), 13, 6); }
+TEST_P(Ranks, ResumeToTheSameBits) {
+  Job job = small_job();
+  job.steps = 13;
+  testing::expect_resumes(GetParam(), job, 6);
+}
 
 INSTANTIATE_TEST_SUITE_P(Recommendation, Ranks, ::testing::Values(1, 2));
 
 TEST(Recommendation, ReadsBothLayouts) {
-  const data::TemporaryFolder ncf;
+  const testing::Folder ncf;
   data::write_ncf(ncf.path(), "ml-1m");
-  const data::TemporaryFolder raw;
+  const testing::Folder raw;
   data::write_ratings(raw.path() / "ratings.dat", "::");
   Job job = small_job();
   job.data = "ml-1m";
@@ -141,7 +147,7 @@ TEST(Recommendation, ReadsBothLayouts) {
 }
 
 TEST(Recommendation, RefusesARatingOfAnUnknownItem) {
-  const data::TemporaryFolder folder;
+  const testing::Folder folder;
   data::write_ncf(folder.path(), "ml-1m");
   data::write_file(folder.path() / "ml-1m.train.rating", "0\t1\t1\n0\t-7\t1\n");
   Job job = small_job();

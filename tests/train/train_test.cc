@@ -4,19 +4,19 @@
 #include "train/train.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <mutex>
 
-#include "ranks.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
+#include "train/runs.h"
 
 namespace topknot::train {
 namespace {
 
-using testing::run;
+using testing::Folder;
+using testing::train_on;
+using topknot::testing::run;
 
 Job small_job() {
   Job job;
@@ -32,40 +32,6 @@ Job small_job() {
   job.bucket_mb = 0.01;
   return job;
 }
-
-/// The outcome, which all ranks must agree on.
-Outcome train_on(int ranks, const Job& job, const TrainOptions& options = {}) {
-  std::mutex mutex;
-  std::vector<Outcome> outcomes;
-  run(ranks, [&](Transport& link) {
-    Observer silent;
-    const Outcome outcome = train(link, job, options, silent);
-    const std::scoped_lock lock(mutex);
-    outcomes.push_back(outcome);
-  });
-  for (const Outcome& one : outcomes) {
-    EXPECT_EQ(one.weights_hash, outcomes[0].weights_hash);
-    EXPECT_EQ(one.metric.value, outcomes[0].metric.value);
-  }
-  return outcomes.at(0);
-}
-
-/// A folder that is gone afterwards.
-class Folder {
- public:
-  Folder() : path_(std::filesystem::temp_directory_path() / name()) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  static std::string name() {
-    static int count = 0;
-    return "topknot-train-" + std::to_string(getpid()) + "-" + std::to_string(count++);
-  }
-  std::filesystem::path path_;
-};
 
 TEST(Training, LearnsTheGeneratedImages) {
   Job job = small_job();
@@ -104,16 +70,7 @@ TEST_P(EveryScheme, ResumesToTheSameBits) {
   Job job = small_job();
   job.scheme = GetParam();
   job.steps = 13;
-  job.checkpoint_every = 1000;
-  const Outcome straight = train_on(2, job);
-  const Folder folder;
-  Job half = job;
-  half.steps = 6;
-  train_on(2, half, {.checkpoints = folder.path()});
-  const Outcome resumed =
-      train_on(2, job, {.checkpoints = folder.path(), .resume = true});
-  EXPECT_EQ(resumed.steps, 13U);
-  EXPECT_EQ(resumed.weights_hash, straight.weights_hash);
+  testing::expect_resumes(2, job, 6);
 }
 
 TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
