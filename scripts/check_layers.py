@@ -37,7 +37,7 @@ HOMES = {
     r"xxhash\.h": ["src/core/"],
     r"(CLI|fmt|toml\+\+)/.*": ["src/cli/"],
     r"nlohmann/.*": ["src/cli/", "src/store/"],
-    r"(torch|c10|ATen)/.*": ["src/train/", "src/transports/c10d.cc"],
+    r"(torch|c10|ATen)/.*": ["src/train/", "src/transports/c10d"],
     r"zlib\.h|jpeglib\.h|jerror\.h|turbojpeg\.h": ["src/data/"],
     # The operating system is for whoever talks to networks, files or threads.
     r"(unistd|fcntl|dirent|spawn|signal|sched|pthread|poll|netdb|ifaddrs|dlfcn)\.h"
