@@ -38,10 +38,11 @@ def train(args, job: str, scheme: str) -> None:
     name, changes = JOBS[job]
     command = [args.topknot, "train", name, "--scheme", scheme, "--density", args.density]
     command += ["--data", args.data, "--workers", "4", "--out", folder, "--overwrite"]
+    if changes or args.set:
+        command += ["--set", *changes, *args.set]
     print(f"{job} {scheme} ...", file=sys.stderr, flush=True)
     with open(args.out / f"{job}-{scheme}.log", "w") as log:
-        subprocess.run([*command, "--set", *changes, *args.set], check=True,
-                       stdout=log, stderr=log)  # fmt: skip
+        subprocess.run(command, check=True, stdout=log, stderr=log)
 
 
 def lines(path: pathlib.Path) -> list[dict]:
