@@ -7,7 +7,7 @@
 Trains each job for a few steps with knot at the density, records what rank 0 gives to the
 exchange on some of them, and puts the file through `topknot bench select`. Prints one table for
 each domain: achieved density, smallest magnitude that was selected, and time. A recording that
-is in FOLDER is not made again. DIR has the real sets, as `topknot data` prepares them.
+is in FOLDER is not made again: another density wants another FOLDER. DIR has the real sets, as `topknot data` prepares them.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def record(args, name: str) -> pathlib.Path:
     command += ["--data", args.data, "--workers", "4", "--record-gradients", file]
     command += ["--record-ranks", "0", "--record-steps", steps]
     command += ["--set", "density_schedule=constant", *changes]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return file
 
 
@@ -51,8 +51,9 @@ def table(args, name: str, file: pathlib.Path) -> str:
     text += f" stream add {said['stream_add_seconds'] * 1e3:.3f} ms\n\n"
     text += "| compressor | density | threshold | ms | x stream add |\n|---|---|---|---|---|\n"
     for one in said["results"]:
+        threshold = "-" if one["threshold"] is None else f"{one['threshold']:.3g}"
         text += (
-            f"| `{one['compressor']}` | {one['density_got']:.5f} | {one['threshold']:.3g}"
+            f"| `{one['compressor']}` | {one['density_got']:.5f} | {threshold}"
             f" | {one['seconds'] * 1e3:.3f} | {one['ratio_to_stream_add']:.2f} |\n"
         )
     return text

@@ -111,7 +111,8 @@ int run(Options& options) {
     const std::vector<Row> rows = run_rank(link, options, names);
     if (link.rank() != 0) return;
     if (options.problem.json) {
-      fmt::print("{}\n", to_json(options, link.size(), rows).dump(2));
+      fmt::print("{}\n", to_json(options, link.size(), rows)
+                             .dump(2, ' ', false, Json::error_handler_t::replace));
     } else {
       print_table(options, link.size(), rows);
     }

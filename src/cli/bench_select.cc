@@ -201,8 +201,9 @@ Json run_select(Options& options) {
 
 void print_select(const Options& options, const Json& all) {
   if (options.gradients.recorded()) fmt::print("# {}\n", options.gradients.summary());
-  fmt::print("# n {}, density {}, one thread; stream add {:.3f} ms, memcpy {:.3f} ms\n",
-             all["n"].get<std::uint64_t>(), all["density"].get<double>(),
+  fmt::print("# n {}, density {}, memory {}, one thread; ", all["n"].get<std::uint64_t>(),
+             all["density"].get<double>(), all["memory"].get<std::string>());
+  fmt::print("stream add {:.3f} ms, memcpy {:.3f} ms\n",
              1e3 * all["stream_add_seconds"].get<double>(),
              1e3 * all["memcpy_seconds"].get<double>());
   fmt::print("# {:<22}{:>10}{:>14}{:>12}{:>14}{:>8}\n", "compressor", "time (ms)",
@@ -274,7 +275,9 @@ void add_bench_select(CLI::App& bench, int&) {
   options->gradients.add_to(*command);
   command->callback([options] {
     const Json all = run_select(*options);
-    options->problem.json ? fmt::print("{}\n", all.dump(2)) : print_select(*options, all);
+    options->problem.json
+        ? fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace))
+        : print_select(*options, all);
   });
 }
 
@@ -289,7 +292,8 @@ void add_bench_step(CLI::App& bench, int&) {
   add_steps(*command, options->steps);
   command->callback([options, compressor] {
     const Json all = run_step(*options, *compressor);
-    if (options->problem.json) return fmt::print("{}\n", all.dump(2));
+    if (options->problem.json)
+      return fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
     fmt::print("local step {:.3f} ms, bucket step {:.3f} ms, ratio {:.3f}\n",
                1e3 * all["select_seconds"].get<double>(),
                1e3 * all["step_seconds"].get<double>(), all["ratio"].get<double>());

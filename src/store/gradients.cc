@@ -53,7 +53,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-std::string temporary(const std::string& path) { return path + ".tmp"; }
+std::string temporary(const std::string& path) { return path + ".recording"; }
 
 bool is_there(Files& files, const std::string& path) {
   const std::vector<std::string> names = files.list(parent_of(path));
@@ -90,11 +90,11 @@ void write_gradients(Files& files, const std::string& path, const Container& gra
   remove_leftover(files, temporary(path));
   try {
     write_new(files, temporary(path), pieces);
+    files.rename(temporary(path), path);
   } catch (const StorageError&) {
     remove_leftover(files, temporary(path));
     throw;
   }
-  files.rename(temporary(path), path);
   files.sync_folder(parent_of(path));
 }
 

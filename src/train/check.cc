@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be said against a job before its data are read or a rank is asked: every name in it
-// is looked up where it will be used, and without torch.
+// What can be said against a job before its data are read or a rank is asked, and without torch:
+// every name in it but that of the data is looked up.
 
 #include <string>
 

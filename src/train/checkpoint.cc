@@ -176,15 +176,20 @@ store::Container own_part(Live live) {
 
 void restore(const store::Loaded& from, Live live) {
   const store::Container& shared = from.shared;
+  const bool was_local = shared.has(kOuter + ".steps");
+  if (was_local != (live.outer != nullptr))
+    throw ConfigError(std::string("The checkpoint was made with") +
+                      (was_local ? "" : "out") +
+                      " local steps, and what is owed there is in other units: go on "
+                      "with local_steps " +
+                      (was_local ? "above 1." : "of 1."));
   for (std::size_t i = 0; i < live.replica.size(); ++i) {
     const Tensor& tensor = live.replica.tensor(i);
     copy(shared, kWeight + tensor.name, live.replica.weight(i));
   }
   const bool alone = live.outer != nullptr && from.own.has(kOptimizer + ".steps");
   restore_optimizer(alone ? from.own : shared, kOptimizer, live.replica, live.optimizer);
-  // A run that went without local steps so far begins them with an outer optimizer afresh.
-  if (live.outer != nullptr && shared.has(kOuter + ".steps"))
-    restore_optimizer(shared, kOuter, live.replica, *live.outer);
+  if (was_local) restore_optimizer(shared, kOuter, live.replica, *live.outer);
   for (const auto& [name, tensor] : live.replica.statistics()) {
     const bool mine = from.own.has(kStatistic + name);
     copy(mine ? from.own : shared, kStatistic + name, values_of(tensor));

@@ -5,22 +5,17 @@
 
 namespace topknot::train {
 
-LocalSteps::LocalSteps(const Job& job, Replica& replica, Optimizer& inner,
-                       std::vector<std::span<float>> passes_leave)
+LocalSteps::LocalSteps(const Job& job, Replica& replica, Optimizer& inner)
     : lr_(job.outer_lr),
       replica_(replica),
       inner_(inner),
-      outer_(make_optimizer(Spec::parse(job.outer), replica.sizes())),
-      passes_leave_(std::move(passes_leave)) {
+      outer_(make_optimizer(Spec::parse(job.outer), replica.sizes())) {
   for (const std::size_t size : replica.sizes()) weights_.emplace_back(size);
-  for (const std::span<float> one : passes_leave_) left_.emplace_back(one.size());
 }
 
 void LocalSteps::begin() {
   for (std::size_t i = 0; i < replica_.size(); ++i)
     std::ranges::copy(replica_.weight(i), weights_[i].begin());
-  for (std::size_t i = 0; i < left_.size(); ++i)
-    std::ranges::copy(passes_leave_[i], left_[i].begin());
 }
 
 void LocalSteps::clear_gradients() {
@@ -34,7 +29,7 @@ StepReport LocalSteps::exchange() {
   StepReport report = replica_.engine().finish();
   report.exposed_seconds = report.seconds;  // there is no backward pass to hide behind
   report.overlap = 0;
-  report.finite ? move() : take_back();
+  report.finite ? move() : inner_.reset();
   return report;
 }
 
@@ -55,12 +50,6 @@ void LocalSteps::move() {
   outer_->begin_step();
   for (std::size_t i = 0; i < replica_.size(); ++i)
     outer_->apply(i, replica_.weight(i), replica_.gradient(i), {.lr = lr_});
-}
-
-void LocalSteps::take_back() {
-  for (std::size_t i = 0; i < left_.size(); ++i)
-    std::ranges::copy(left_[i], passes_leave_[i].begin());
-  inner_.reset();
 }
 
 }  // namespace topknot::train

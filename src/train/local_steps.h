@@ -13,9 +13,8 @@
 // What the scheme does not send stays owed in pseudo-gradients and joins the next round's.
 // The inner optimizer's state is each rank's own, the outer one's is the same on all.
 //
-// A round that is not finite is not applied by anybody: the weights stay where it began,
-// and what its passes may have poisoned, running statistics and carried states, goes back
-// there too. The inner optimizers begin afresh, for nobody has kept what they were.
+// A round that is not finite is not applied by anybody: the weights stay where it began, and
+// the inner optimizers begin afresh, for nobody has kept what they were.
 //
 // Cost    2n floats, the start and the outer momentum; each round a copy and a difference.
 // Paper   Douillard et al., "DiLoCo", arXiv 2311.08105 (dense); Sarfi et al.,
@@ -35,11 +34,9 @@ namespace topknot::train {
 
 class LocalSteps {
  public:
-  /// `passes_leave` is the memory that a forward pass writes to, such as running
-  /// statistics. All of these but the job must outlive the object. Throws ConfigError when
-  /// job.outer is no optimizer.
-  LocalSteps(const Job& job, Replica& replica, Optimizer& inner,
-             std::vector<std::span<float>> passes_leave);
+  /// All of these but the job must outlive the object. Throws ConfigError when job.outer is
+  /// no optimizer.
+  LocalSteps(const Job& job, Replica& replica, Optimizer& inner);
 
   /// Starts a round. The weights are the same on all ranks.
   void begin();
@@ -54,16 +51,12 @@ class LocalSteps {
  private:
   void hand_over();
   void move();
-  void take_back();
 
   const double lr_;
   Replica& replica_;
   Optimizer& inner_;
   std::unique_ptr<Optimizer> outer_;
-  const std::vector<std::span<float>> passes_leave_;
-  // At the start of the round:
-  std::vector<std::vector<float>> weights_;
-  std::vector<std::vector<float>> left_;
+  std::vector<std::vector<float>> weights_;  // at the start of the round
 };
 
 }  // namespace topknot::train

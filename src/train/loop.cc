@@ -22,6 +22,7 @@
 #include "train/conference.h"
 #include "train/engine_options.h"
 #include "train/local_steps.h"
+#include "train/pass_memory.h"
 #include "train/recorder.h"
 #include "train/train.h"
 
@@ -61,10 +62,10 @@ class Trainer {
         optimizer_(make_optimizer(Spec::parse(job_.optimizer), replica_.sizes())),
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
+        passes_(what_passes_leave()),
         conference_(link, kConferenceChannel),
         recorder_(link, job_, options.record) {
-    if (job_.local_steps > 1)
-      local_.emplace(job_, replica_, *optimizer_, what_passes_leave());
+    if (job_.local_steps > 1) local_.emplace(job_, replica_, *optimizer_);
     if (!options.checkpoints.empty()) {
       folder_.emplace(store::disk(), options.checkpoints.string());
       store_link_ = link.channel(kStoreChannel);
@@ -129,6 +130,17 @@ class Trainer {
     return static_cast<double>(position_.epoch) + std::min(share, 1.0);
   }
 
+  // The steps before may have been larger or smaller than those to come.
+  std::uint64_t steps_to_come(std::uint64_t per_epoch) const {
+    const auto epochs = static_cast<std::uint64_t>(job_.epochs);
+    if (position_.epoch >= epochs) return 0;
+    const std::uint64_t after = (epochs - position_.epoch - 1) * per_epoch;
+    if (position_.sample == 0) return per_epoch + after;
+    return (task_->train_samples() - std::min(position_.sample, task_->train_samples())) /
+               samples_per_step() +
+           after;
+  }
+
   void start() {
     Start start;
     for (std::size_t i = 0; i < replica_.size(); ++i)
@@ -137,7 +149,7 @@ class Trainer {
     start.test_samples = task_->test_samples();
     start.steps_per_epoch =
         std::max<std::uint64_t>(task_->train_samples() / samples_per_step(), 1);
-    start.steps = start.steps_per_epoch * static_cast<std::uint64_t>(job_.epochs);
+    start.steps = position_.step + steps_to_come(start.steps_per_epoch);
     if (job_.steps > 0)
       start.steps = std::min(start.steps, static_cast<std::uint64_t>(job_.steps));
     start.first_step = looked_ = position_.step;
@@ -162,12 +174,14 @@ class Trainer {
     record.epoch = position_.epoch;
     record.lr = rates_.at(epochs_so_far());
     record.samples = samples_per_step();
+    if (round_.empty()) passes_.keep();
     if (local_ && round_.empty()) local_->begin();
     const double began = link_.now();
     record.loss = pass(record);
     record.compute_seconds = compute_seconds_;
     if (!local_) record.report = replica_.engine().finish();
     record.finite = record.report.finite && apply(record.lr);
+    if (!record.finite) passes_.bring_back();
     ++position_.step;
     round_.push_back(std::move(record));
     const bool done = round_done();
@@ -182,10 +196,13 @@ class Trainer {
   StepReport local_report(double began, bool done) {
     StepReport report;
     if (done) report = local_->exchange();
-    if (!report.finite)
+    if (!report.finite) {
+      passes_.bring_back();
       for (StepRecord& record : round_) record.finite = false;
+    }
+    const double ended = done ? report.start + report.seconds : link_.now();
     report.start = began;
-    report.seconds = link_.now() - began;
+    report.seconds = ended - began;
     return report;
   }
 
@@ -363,6 +380,7 @@ class Trainer {
   Replica replica_;
   std::unique_ptr<Optimizer> optimizer_;
   Rates rates_;
+  PassMemory passes_;  // at the start of the round
   Conference conference_;
   Recorder recorder_;
   std::optional<LocalSteps> local_;  // where they are more than one

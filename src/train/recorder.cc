@@ -62,8 +62,9 @@ void Recorder::take(std::uint64_t step, Replica& replica) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     if (!replica.gradient(i).empty()) order += replica.tensor(i).name + "\n";
   taken_.metadata[store::kParameterOrder] = order;
-  for (const int rank : ranks_)
-    for (std::size_t i = 0; i < replica.size(); ++i) {
+  // By parameter first: nobody waits for more than one of each rank's.
+  for (std::size_t i = 0; i < replica.size(); ++i)
+    for (const int rank : ranks_) {
       if (replica.gradient(i).empty()) continue;
       std::vector<float> values = bring(rank, replica.gradient(i));
       if (channel_->rank() != 0) continue;

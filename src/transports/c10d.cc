@@ -25,7 +25,7 @@
 // before its deadline a rank says whom it misses, and whoever gives up says whom it lost, so
 // that all name the rank that is to blame and not the one that they happened to wait for.
 //
-// Received bytes come into memory of this file's and are handed over by wait(). What is
+// Received bytes come into memory of the office's and are handed over by wait(). What is
 // being sent is the caller's, and who goes on after a LinkError keeps it.
 
 #include "transports/c10d.h"

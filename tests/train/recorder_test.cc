@@ -137,7 +137,7 @@ TEST(Recorder, TakesTheStepsAndRanksThatWereChosen) {
   train_on(3, small_job(), recording(folder, {7, 2, 2}, {2, 1}));
   EXPECT_EQ(read(folder).steps(), (std::vector<std::uint64_t>{2, 7}));
   EXPECT_EQ(read(folder).ranks(), (std::vector<std::uint64_t>{1, 2}));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "g.safetensors.tmp"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "g.safetensors.recording"));
 }
 
 TEST(Recorder, RecordsTheSameOfAnyRankAlone) {
