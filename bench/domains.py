@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # By short name: the job, and what is set to make it end in minutes on two cores.
 JOBS = {
     "resnet20": ("resnet20-cifar10", ["epochs=1", "warmup=0.1", "lr_schedule=cosine"]),
-    "lstm": ("lstm-wikitext2-small", []),
+    "lstm": ("lstm-wikitext2-small", ["steps=200"]),
     "an4": ("lstm-an4-small", []),
     "bert": ("bert-wikipedia-small", ["steps=150"]),
     "ncf": ("ncf-movielens-small", ["epochs=1"]),
