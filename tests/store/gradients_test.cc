@@ -143,7 +143,8 @@ TEST_F(Gradients, MustBeThereAndWhole) {
   EXPECT_THROW(RecordedGradients(files_, "folder/none"), DataError);
   std::string header;
   std::vector<std::byte> bytes;
-  for (const auto piece : whole().pieces(header))
+  const Container file = whole();
+  for (const auto piece : file.pieces(header))
     bytes.insert(bytes.end(), piece.begin(), piece.end());
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     const std::string path = "folder/cut-" + std::to_string(length);
