@@ -133,10 +133,6 @@ void restore_optimizer(const store::Container& from, const std::string& whose,
   optimizer.steps() = from.scalar<std::uint64_t>(whose + ".steps");
 }
 
-std::span<float> values_of(const torch::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
-}
-
 }  // namespace
 
 store::Container shared_part(Live live) {
@@ -150,7 +146,7 @@ store::Container shared_part(Live live) {
   keep_optimizer(live.optimizer, kOptimizer, live.replica, shared);
   if (live.outer != nullptr) keep_optimizer(*live.outer, kOuter, live.replica, shared);
   for (const auto& [name, tensor] : live.replica.statistics())
-    shared.view(kStatistic + name, std::span<const float>(values_of(tensor)));
+    shared.view(kStatistic + name, std::span<const float>(span_of(tensor)));
   shared.keep("position.epoch", live.position.epoch);
   shared.keep("position.sample", live.position.sample);
   shared.keep("position.step", live.position.step);
@@ -168,9 +164,9 @@ store::Container own_part(Live live) {
   if (live.outer != nullptr)
     keep_optimizer(live.optimizer, kOptimizer, live.replica, own);
   for (const auto& [name, tensor] : live.replica.statistics())
-    own.view(kStatistic + name, std::span<const float>(values_of(tensor)));
+    own.view(kStatistic + name, std::span<const float>(span_of(tensor)));
   for (const auto& [name, tensor] : live.task.carried())
-    own.view(kCarried + name, std::span<const float>(values_of(tensor)));
+    own.view(kCarried + name, std::span<const float>(span_of(tensor)));
   return own;
 }
 
@@ -192,10 +188,10 @@ void restore(const store::Loaded& from, Live live) {
   if (was_local) restore_optimizer(shared, kOuter, live.replica, *live.outer);
   for (const auto& [name, tensor] : live.replica.statistics()) {
     const bool mine = from.own.has(kStatistic + name);
-    copy(mine ? from.own : shared, kStatistic + name, values_of(tensor));
+    copy(mine ? from.own : shared, kStatistic + name, span_of(tensor));
   }
   for (const auto& [name, tensor] : live.task.carried())
-    if (from.own.has(kCarried + name)) copy(from.own, kCarried + name, values_of(tensor));
+    if (from.own.has(kCarried + name)) copy(from.own, kCarried + name, span_of(tensor));
   live.position.epoch = shared.scalar<std::uint64_t>("position.epoch");
   live.position.sample = shared.scalar<std::uint64_t>("position.sample");
   live.position.step = shared.scalar<std::uint64_t>("position.step");

@@ -32,6 +32,7 @@ namespace {
 constexpr int kEngineChannel = 0;
 constexpr int kConferenceChannel = 1;
 constexpr int kStoreChannel = 2;
+constexpr int kRecorderChannel = 3;
 constexpr int kFailedCheckpoints = 3;  // in a row, and the run ends
 
 class Stopwatch {
@@ -44,10 +45,6 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-std::span<float> span_of(const torch::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
-}
 
 class Trainer {
  public:
@@ -64,7 +61,7 @@ class Trainer {
                static_cast<double>(job_.epochs)),
         passes_(what_passes_leave()),
         conference_(link, kConferenceChannel),
-        recorder_(link, job_, options.record) {
+        recorder_(link, kRecorderChannel, job_, options.record) {
     if (job_.local_steps > 1) local_.emplace(job_, replica_, *optimizer_);
     if (!options.checkpoints.empty()) {
       folder_.emplace(store::disk(), options.checkpoints.string());
@@ -177,8 +174,7 @@ class Trainer {
     if (round_.empty()) passes_.keep();
     if (local_ && round_.empty()) local_->begin();
     const double began = link_.now();
-    record.loss = pass(record);
-    record.compute_seconds = compute_seconds_;
+    pass(record);
     if (!local_) record.report = replica_.engine().finish();
     record.finite = record.report.finite && apply(record.lr);
     if (!record.finite) passes_.bring_back();
@@ -206,22 +202,20 @@ class Trainer {
     return report;
   }
 
-  double pass(const StepRecord& record) {
+  void pass(StepRecord& record) {
     const Stopwatch watch;
     const bool recorded = recorder_.wants(record.step);
-    double loss = 0;
     local_ ? local_->clear_gradients() : replica_.engine().begin(record.lr);
     for (std::int64_t i = 0; i < job_.accumulate; ++i) {
       const torch::Tensor one =
           task_->loss(position_) / static_cast<double>(job_.accumulate);
       position_.sample += task_->samples_per_pass();
       replica_.backward(one, i + 1 == job_.accumulate && !recorded && !local_);
-      loss += one.item<double>();
+      record.loss += one.item<double>();
     }
-    compute_seconds_ = watch.seconds();
+    record.compute_seconds = watch.seconds();
     // Nothing has set out yet, so the gradients are still this rank's own.
     if (recorded) recorder_.take(record.step, replica_);
-    return loss;
   }
 
   // False, and nothing is moved, where a gradient is not finite, as only this rank's own can
@@ -394,7 +388,6 @@ class Trainer {
   Outcome outcome_;
   std::vector<Metric> others_;  // of the last evaluation
   double busy_seconds_ = 0;
-  double compute_seconds_ = 0;
   double epoch_loss_ = 0;
   std::uint64_t epoch_steps_ = 0;
   Stopwatch epoch_watch_;

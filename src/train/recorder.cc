@@ -12,8 +12,6 @@
 namespace topknot::train {
 namespace {
 
-constexpr int kRecorderChannel = 3;  // the loop has those below
-
 /// What a reader of the file may want to know of the run.
 void describe(const Job& job, int ranks, store::Container& file) {
   for (const char* key : {"name", "model", "data", "batch", "accumulate", "seed",
@@ -24,10 +22,11 @@ void describe(const Job& job, int ranks, store::Container& file) {
 
 }  // namespace
 
-Recorder::Recorder(Transport& link, const Job& job, const RecordOptions& options)
+Recorder::Recorder(Transport& link, int channel, const Job& job,
+                   const RecordOptions& options)
     : options_(options), ranks_(options.ranks) {
   if (options.file.empty()) return;
-  channel_ = link.channel(kRecorderChannel);
+  channel_ = link.channel(channel);
   if (ranks_.empty()) {
     ranks_.resize(static_cast<std::size_t>(link.size()));
     std::iota(ranks_.begin(), ranks_.end(), 0);

@@ -23,7 +23,7 @@ class Recorder {
  public:
   /// Does nothing, ever, when `options` name no file. Throws ConfigError for a rank that
   /// is not there.
-  Recorder(Transport& link, const Job& job, const RecordOptions& options);
+  Recorder(Transport& link, int channel, const Job& job, const RecordOptions& options);
 
   /// For a run of the steps [first, end). Chosen steps before `first` are passed over.
   /// Throws ConfigError for one that does not come, or when none is left.

@@ -16,6 +16,11 @@
 
 namespace topknot::train {
 
+/// The values of a contiguous f32 tensor, where they are.
+inline std::span<float> span_of(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
+}
+
 class Replica {
  public:
   Replica(torch::nn::Module& model, Transport& link, const EngineOptions& options);
