@@ -84,13 +84,11 @@ class Pretraining final : public Task {
   std::vector<double> evaluate() override {
     const torch::NoGradGuard no_grad;
     std::vector<double> sums(4);
-    std::vector<data::MaskedPair> pairs;
-    for (std::uint64_t i = static_cast<std::uint64_t>(place_.rank);
-         i < test_.pairs.size(); i += static_cast<std::uint64_t>(place_.ranks)) {
-      pairs.push_back(drawn(test_, i, kTestDraws, i));
-      if (pairs.size() == kEvaluated) add_scores(pairs, sums);
-    }
-    if (!pairs.empty()) add_scores(pairs, sums);
+    share_out(place_, test_.pairs.size(), kEvaluated, [&](const auto& which) {
+      std::vector<data::MaskedPair> pairs;
+      for (const std::uint64_t i : which) pairs.push_back(drawn(test_, i, kTestDraws, i));
+      add_scores(pairs, sums);
+    });
     return sums;
   }
 
@@ -141,7 +139,7 @@ class Pretraining final : public Task {
     return batch;
   }
 
-  void add_scores(std::vector<data::MaskedPair>& pairs, std::vector<double>& sums) {
+  void add_scores(const std::vector<data::MaskedPair>& pairs, std::vector<double>& sums) {
     const Batch batch = batch_of(pairs);
     const Bert::Logits logits = model_->forward(batch.input, /*draws=*/nullptr);
     const auto count = static_cast<double>(pairs.size());
@@ -153,7 +151,6 @@ class Pretraining final : public Task {
     sums[1] += count * (pieces + next);
     sums[2] += hidden;
     sums[3] += hidden * pieces;
-    pairs.clear();
   }
 
   const Job job_;

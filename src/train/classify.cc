@@ -57,13 +57,8 @@ class Classification final : public Task {
     const torch::NoGradGuard no_grad;
     network_->eval();
     std::vector<double> sums(3);
-    std::vector<std::uint64_t> samples;
-    for (std::uint64_t i = static_cast<std::uint64_t>(place_.rank); i < test_->size();
-         i += static_cast<std::uint64_t>(place_.ranks)) {
-      samples.push_back(i);
-      if (samples.size() == kEvaluated) add_scores(samples, sums);
-    }
-    if (!samples.empty()) add_scores(samples, sums);
+    share_out(place_, test_->size(), kEvaluated,
+              [&](const auto& samples) { add_scores(samples, sums); });
     return sums;
   }
 
@@ -122,7 +117,7 @@ class Classification final : public Task {
     }
   }
 
-  void add_scores(std::vector<std::uint64_t>& samples, std::vector<double>& sums) {
+  void add_scores(const std::vector<std::uint64_t>& samples, std::vector<double>& sums) {
     const auto [images, labels] = load(*test_, samples);
     const torch::Tensor logits = network_->forward(images);
     const torch::Tensor losses =
@@ -130,7 +125,6 @@ class Classification final : public Task {
     sums[0] += static_cast<double>(samples.size());
     sums[1] += losses.item<double>();
     sums[2] += logits.argmax(1).eq(labels).sum().item<double>();
-    samples.clear();
   }
 
   const Job job_;

@@ -58,8 +58,7 @@ std::vector<std::size_t> Replica::sizes() const {
 }
 
 std::span<float> Replica::weight(std::size_t parameter) {
-  return {parameters_[parameter].data_ptr<float>(),
-          static_cast<std::size_t>(parameters_[parameter].numel())};
+  return span_of(parameters_[parameter]);
 }
 
 void Replica::backward(const torch::Tensor& loss, bool last) {

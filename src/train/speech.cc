@@ -123,13 +123,8 @@ class Recognition final : public Task {
     const torch::NoGradGuard no_grad;
     model_->eval();
     std::vector<double> sums(4);
-    std::vector<std::size_t> which;
-    for (auto i = static_cast<std::size_t>(place_.rank); i < test_->size();
-         i += static_cast<std::size_t>(place_.ranks)) {
-      which.push_back(i);
-      if (which.size() == kEvaluated) add_scores(which, sums);
-    }
-    if (!which.empty()) add_scores(which, sums);
+    share_out(place_, test_->size(), kEvaluated,
+              [&](const auto& which) { add_scores(which, sums); });
     return sums;
   }
 
@@ -171,7 +166,7 @@ class Recognition final : public Task {
                            /*zero_infinity=*/true);
   }
 
-  void add_scores(std::vector<std::size_t>& which, std::vector<double>& sums) {
+  void add_scores(const std::vector<std::size_t>& which, std::vector<double>& sums) {
     const Batch batch = load(*test_, which);
     const Frames letters = model_->forward(batch.frames, nullptr);
     sums[0] += static_cast<double>(which.size());
@@ -186,7 +181,6 @@ class Recognition final : public Task {
       sums[2] += static_cast<double>(edits(words_of(heard), said));
       sums[3] += static_cast<double>(said.size());
     }
-    which.clear();
   }
 
   const Job job_;

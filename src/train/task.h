@@ -30,6 +30,20 @@ struct Place {
   int ranks = 1;
 };
 
+/// This rank's share of [0, size) for evaluation, every so-many-eth, `at_once` at a time.
+template <typename Judge>
+void share_out(const Place& place, std::uint64_t size, std::size_t at_once, Judge judge) {
+  std::vector<std::uint64_t> samples;
+  for (auto i = static_cast<std::uint64_t>(place.rank); i < size;
+       i += static_cast<std::uint64_t>(place.ranks)) {
+    samples.push_back(i);
+    if (samples.size() < at_once) continue;
+    judge(samples);
+    samples.clear();
+  }
+  if (!samples.empty()) judge(samples);
+}
+
 class Task {
  public:
   virtual ~Task() = default;
