@@ -23,9 +23,11 @@
 #include <array>
 #include <bit>
 #include <functional>
+#include <string>
 
 #include "core/select.h"
 #include "core/sweep.h"
+#include "topknot/error.h"
 
 namespace topknot::core {
 
@@ -43,16 +45,25 @@ struct Cut {
   std::size_t ties;
 };
 
-/// Those magnitudes in [lo, hi], `count` in all, among which the rank-th largest is
+/// The `count` magnitudes in [lo, lo + 2^width), among which the rank-th largest is
 /// looked for.
 struct Bin {
   std::uint32_t lo;
-  std::uint32_t hi;
+  int width;
   std::size_t count;
   std::size_t rank;
 
-  bool holds(std::uint32_t bits) const { return bits - lo <= hi - lo; }
+  std::uint32_t size() const { return std::uint32_t{1} << width; }
+  bool holds(std::uint32_t bits) const { return bits - lo < size(); }
 };
+
+[[noreturn]] void refuse(std::size_t found, const Bin& bin) {
+  throw ContractError("Of the magnitudes from bit pattern " + std::to_string(bin.lo) +
+                      " on, " + std::to_string(bin.count) + " were counted and " +
+                      std::to_string(found) + " found, where number " +
+                      std::to_string(bin.rank) +
+                      " was looked for: they changed meanwhile, or were miscounted.");
+}
 
 Bin whole(std::span<const float> value, std::size_t k) {
   // Signed: of these every x86 finds the larger four at a time.
@@ -63,18 +74,19 @@ Bin whole(std::span<const float> value, std::size_t k) {
     lo = std::min(lo, bits);
     hi = std::max(hi, bits);
   }
-  return {static_cast<std::uint32_t>(lo), static_cast<std::uint32_t>(hi), value.size(),
-          k};
+  const auto span = static_cast<std::uint32_t>(hi - lo);
+  return {static_cast<std::uint32_t>(lo), static_cast<int>(std::bit_width(span)),
+          value.size(), k};
 }
 
 Bin narrow(std::span<const float> value, const Bin& from) {
-  const int width = static_cast<int>(std::bit_width(from.hi - from.lo));
-  const int shift = std::max(0, width - kBinBits);
-  // What lies outside is counted too, in a bin of its own: cheaper than a branch. Two
-  // tables, because an increment has to wait for the last one of the same counter.
+  const int shift = std::max(0, from.width - kBinBits);
+  // What lies outside is counted too, in a bin of its own: cheaper than a branch. That
+  // bin comes after those that are in use, which may be fewer than kBins. Two tables,
+  // because an increment has to wait for the last one of the same counter.
   std::array<std::array<std::uint32_t, kBins + 1>, 2> tables = {};
-  const auto bin_of = [&](float v) {
-    return std::min<std::uint32_t>((magnitude_bits(v) - from.lo) >> shift, kBins);
+  const auto bin_of = [lo = from.lo, outside = from.size(), shift](float v) {
+    return std::min(magnitude_bits(v) - lo, outside) >> shift;
   };
   std::size_t i = 0;
   for (; i + 2 <= value.size(); i += 2) {
@@ -84,27 +96,39 @@ Bin narrow(std::span<const float> value, const Bin& from) {
   if (i < value.size()) ++tables[0][bin_of(value[i])];
 
   const auto count = [&](std::uint32_t b) { return tables[0][b] + tables[1][b]; };
-  std::uint32_t b = kBins - 1;
+  std::uint32_t b = from.size() >> shift;
+  const std::size_t inside = value.size() - count(b--);
+  if (inside != from.count) refuse(inside, from);
   std::size_t rank = from.rank;
   while (rank > count(b)) rank -= count(b--);
-  const std::uint32_t lo = from.lo + (b << shift);
-  return {lo, std::min(from.hi, lo + (std::uint32_t{1} << shift) - 1), count(b), rank};
+  return {from.lo + (b << shift), shift, count(b), rank};
+}
+
+// Writes the magnitudes of `bin` to `few`, which has room for kFew and a chunk more:
+// what is outside is written as well and then overwritten.
+void copy_bin(std::span<const float> value, const Bin& bin,
+              std::array<std::uint32_t, kFew + kChunk>& few) {
+  std::size_t count = 0;
+  for (std::size_t begin = 0; begin < value.size(); begin += kChunk) {
+    for (const float v : value.subspan(begin, std::min(kChunk, value.size() - begin))) {
+      few[count] = magnitude_bits(v);
+      count += bin.holds(few[count]) ? 1 : 0;
+    }
+    if (count > bin.count) refuse(count, bin);
+  }
+  if (count != bin.count) refuse(count, bin);
 }
 
 // At most three passes narrow 31 bits to one magnitude.
 Cut find_cut(std::span<const float> value, std::size_t k) {
   Bin bin = whole(value, k);
-  while (bin.count > kFew && bin.lo < bin.hi) bin = narrow(value, bin);
-  if (bin.lo == bin.hi) return {bin.lo, bin.rank};
+  while (bin.count > kFew && bin.width > 0) bin = narrow(value, bin);
+  if (bin.width == 0) return {bin.lo, bin.rank};
 
-  std::array<std::uint32_t, kFew + 1> few = {};
-  std::size_t count = 0;
-  for (const float v : value) {
-    few[count] = magnitude_bits(v);
-    count += bin.holds(few[count]) ? 1 : 0;
-  }
+  std::array<std::uint32_t, kFew + kChunk> few;
+  copy_bin(value, bin, few);
   const auto nth = few.begin() + static_cast<std::ptrdiff_t>(bin.rank - 1);
-  std::nth_element(few.begin(), nth, few.begin() + static_cast<std::ptrdiff_t>(count),
+  std::nth_element(few.begin(), nth, few.begin() + static_cast<std::ptrdiff_t>(bin.count),
                    std::greater<>());
   const auto above =
       std::count_if(few.begin(), nth, [&](std::uint32_t bits) { return bits > *nth; });

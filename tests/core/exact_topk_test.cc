@@ -7,15 +7,24 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
+#include "core/awkward.h"
 #include "core/every_target.h"
 #include "core/merge.h"
+#include "core/naive.h"
 #include "core/random.h"
 #include "core/select.h"
 
 namespace topknot::core {
 namespace {
+
+using topknot::testing::Awkward;
+using topknot::testing::kAwkward;
+using topknot::testing::kAwkwardSizes;
+using topknot::testing::Ranking;
+using topknot::testing::same_bits;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -132,6 +141,38 @@ TEST(KeepLargest, TakesNaNAndInfinityForLargest) {
   EXPECT_EQ(x.index, (std::vector<std::uint32_t>{1, 3}));
 }
 
+// Where a bin is as narrow as the table, or narrower, and what is larger lies right above.
+TEST(KeepLargest, CountsNothingThatIsAboveTheBinItLooksInto) {
+  for (int width = 0; width <= 31; ++width) {
+    Random random(static_cast<std::uint64_t>(width));
+    std::vector<float> x(10000);
+    for (float& v : x)
+      v = std::bit_cast<float>(static_cast<std::uint32_t>(
+          random.bits() >> 33 >> (31 - (random.below(2) == 0 ? width : width / 2))));
+    x[0] = 0;
+    const Ranking ranking(x);
+    for (const std::size_t k : {1, 10, 1000, 2500, 4999, 5001, 7500, 9000, 9999}) {
+      Sparse got = all_of(x);
+      keep_largest(got, k);
+      ASSERT_TRUE(same_bits(got, ranking.largest(k))) << width << " bits, k = " << k;
+    }
+  }
+}
+
+TEST(KeepLargest, IsRightOnAwkwardVectorsOfEverySize) {
+  for (const Awkward& kind : kAwkward)
+    for (const std::size_t n : kAwkwardSizes) {
+      const std::vector<float> x = kind.vector(n);
+      const Ranking ranking(x);
+      for (const std::size_t k : {n / 100, n / 10, n / 4, n / 2, n - n / 4, n - n / 9}) {
+        Sparse got = all_of(x);
+        keep_largest(got, k);
+        ASSERT_TRUE(same_bits(got, ranking.largest(k)))
+            << kind.name << ", n = " << n << ", k = " << k;
+      }
+    }
+}
+
 // ---- ExactTopK
 
 // One step, checked against sorting everything.
@@ -197,6 +238,69 @@ TEST(ExactTopK, IsRightOnEveryShapeFromTheFirstStep) {
       std::vector<float> acc(x.size());
       step_and_check(top, acc, x, k, out);
       step_and_check(top, acc, {}, k, out);
+    }
+  }
+}
+
+TEST(ExactTopK, IsRightOnAwkwardVectorsOfEverySize) {
+  for (const Awkward& kind : kAwkward)
+    for (const std::size_t n : kAwkwardSizes) {
+      std::vector<float> x = kind.vector(n);
+      const Ranking ranking(x);
+      for (const std::size_t k : {std::size_t{1}, n / 100, n / 4, n - n / 4}) {
+        ExactTopK top;
+        Sparse out;
+        for (int step = 0; step < 2; ++step) {
+          ASSERT_TRUE(top.select(x, {}, k, out));
+          ASSERT_TRUE(same_bits(out, ranking.largest(k)))
+              << kind.name << ", n = " << n << ", k = " << k << ", step " << step;
+        }
+      }
+    }
+}
+
+// So many that the candidates just fit, or just do not.
+TEST(ExactTopK, IsRightWhereTheRoomForCandidatesEnds) {
+  for (const Awkward& kind : kAwkward)
+    for (const std::size_t k : {100, 22000})
+      for (const std::size_t room : {4 * k, k + 65536})
+        for (const std::size_t n : {room, room + 1}) {
+          std::vector<float> x = kind.vector(n);
+          ExactTopK top;
+          Sparse out;
+          ASSERT_TRUE(top.select(x, {}, k, out));
+          ASSERT_TRUE(same_bits(out, Ranking(x).largest(k)))
+              << kind.name << ", n = " << n << ", k = " << k;
+        }
+}
+
+TEST(ExactTopK, StaysExactFromOneAwkwardVectorToTheNext) {
+  const std::size_t n = 9000;
+  for (const Awkward& before : kAwkward)
+    for (const Awkward& after : kAwkward) {
+      ExactTopK top;
+      Sparse out;
+      std::vector<float> acc = before.vector(n, 1);
+      step_and_check(top, acc, {}, 700, out);
+      core::erase(out.index, acc);
+      step_and_check(top, acc, after.vector(n, 2), 700, out);
+      ASSERT_FALSE(HasFatalFailure()) << before.name << ", then " << after.name;
+    }
+}
+
+TEST(ExactTopK, IsRightOnMillionsOfAwkwardCoordinates) {
+  const std::size_t n = 2'500'003;
+  for (const Awkward& kind : kAwkward) {
+    if (std::string_view(kind.name).find("units in the last") == std::string_view::npos &&
+        std::string_view(kind.name).find("Adam") == std::string_view::npos)
+      continue;
+    std::vector<float> x = kind.vector(n);
+    const Ranking ranking(x);
+    for (const std::size_t k : {n / 100, n / 3}) {
+      ExactTopK top;
+      Sparse out;
+      ASSERT_TRUE(top.select(x, {}, k, out));
+      ASSERT_TRUE(same_bits(out, ranking.largest(k))) << kind.name << ", k = " << k;
     }
   }
 }
