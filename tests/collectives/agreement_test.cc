@@ -8,6 +8,7 @@
 #include <limits>
 #include <mutex>
 
+#include "core/awkward.h"
 #include "core/random.h"
 #include "ranks.h"
 
@@ -95,6 +96,23 @@ TEST(Agreement, FollowsAnyJumpOfScale) {
     constexpr float kScales[] = {1, 1e6F, 1e-6F, 1e-30F, 1e30F, 1e-42F, 1, 0, 5};
     return drawn(rank, step, kScales[step], false);
   });
+}
+
+// Of every kind of vector, and from each to the next, so that the bins of the first round
+// are around a threshold that has nothing to do with this one.
+TEST(Agreement, KeepsExactlyTheLargestOfAwkwardVectors) {
+  constexpr int kSteps = static_cast<int>(std::size(topknot::testing::kAwkward)) * 2;
+  for (const int ranks : {1, 3})
+    for (const std::size_t k : {1, 300, 2500})
+      hold(ranks, k, kSteps, [](int rank, int step) {
+        const auto& kind = topknot::testing::kAwkward[step / 2];
+        const std::size_t n = 1000;
+        const std::vector<float> x =
+            kind.vector(n, static_cast<std::uint64_t>(10 * step + rank));
+        Sparse held;
+        for (std::uint32_t i = 0; i < n; ++i) held.push_back(i, x[i]);
+        return held;
+      });
 }
 
 TEST(Agreement, LetsEveryoneKnowOfASumThatIsNotFinite) {

@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "compressors/promises.h"
+#include "core/awkward.h"
+#include "core/naive.h"
 #include "core/random.h"
 #include "saved_state.h"
 #include "topknot/catalog.h"
@@ -18,43 +21,10 @@
 namespace topknot {
 namespace {
 
-/// How many coordinates a compressor selects at least and at most when k of n are wanted
-/// (k is at most n), once it has seen `settles` steps.
-struct Promise {
-  std::string_view name;
-  std::size_t (*least)(std::size_t k, std::size_t n);
-  std::size_t (*most)(std::size_t k, std::size_t n);
-  int settles;
-};
-
-std::size_t none(std::size_t, std::size_t) { return 0; }
-std::size_t all(std::size_t, std::size_t n) { return n; }
-std::size_t exactly(std::size_t k, std::size_t) { return k; }
-std::size_t half(std::size_t k, std::size_t) { return (k + 1) / 2; }
-std::size_t twice(std::size_t k, std::size_t n) { return std::min(2 * k, n); }
-std::size_t four_fifths(std::size_t k, std::size_t) { return (4 * k + 4) / 5; }
-std::size_t down_to_a_block(std::size_t k, std::size_t) {
-  return k == 0 ? 0 : std::max<std::size_t>(k, 256) - 255;
-}
-std::size_t up_to_a_block(std::size_t k, std::size_t n) {
-  return std::min(n, (k + 255) / 256 * 256);
-}
-
-// One line for each compressor, as its file promises; `settles` is never more than 5.
-constexpr Promise kPromises[] = {
-    {"topk", exactly, exactly, 0},    {"threshold", none, all, 0},
-    {"randomk", exactly, exactly, 0}, {"blocktopk", down_to_a_block, up_to_a_block, 0},
-    {"chunked", exactly, exactly, 0}, {"reuse", half, twice, 0},
-    {"dgc", four_fifths, exactly, 0}, {"gaussiank", half, twice, 0},
-    {"redsync", exactly, twice, 0},   {"sidco", half, twice, 0},
-    {"adtopk", exactly, exactly, 0},  {"adtopk_threshold", half, twice, 0},
-};
-
-const Promise* promise_of(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kPromises), std::end(kPromises),
-                                   [&](const Promise& p) { return p.name == name; });
-  return found == std::end(kPromises) ? nullptr : found;
-}
+using testing::Awkward;
+using testing::CountPromise;
+using testing::kAwkward;
+using testing::promise_of;
 
 enum class Data { zeros, constant, one_spike, denormals, heavy_tails, integers };
 constexpr Data kAllData[] = {Data::zeros,     Data::constant,    Data::one_spike,
@@ -114,7 +84,7 @@ class EveryCompressor : public ::testing::TestWithParam<std::string> {
       }
       ASSERT_EQ(out.value[i], acc[out.index[i]]);
     }
-    const Promise* promise = promise_of(GetParam());
+    const CountPromise* promise = promise_of(GetParam());
     ASSERT_TRUE(promise) << "write its promise into the table";
     if (step < promise->settles) return;
     k = std::min(k, acc.size());
@@ -142,6 +112,56 @@ TEST_P(EveryCompressor, KeepsItsPromiseOnAwkwardInput) {
           clear(out, acc);
         }
       }
+}
+
+// Sizes on both sides of what is told apart inside by one pass or by several.
+TEST_P(EveryCompressor, KeepsItsPromiseOnVectorsThatAreHardToSelectFrom) {
+  for (const Awkward& kind : kAwkward)
+    for (const std::size_t n : {1000U, 2049U, 4096U, 9001U})
+      for (const std::size_t k : {n / 50, n / 4, n - 3}) {
+        SCOPED_TRACE(std::string(kind.name) + ", n=" + std::to_string(n) +
+                     " k=" + std::to_string(k));
+        const auto pick = make(n);
+        std::vector<float> acc(n);
+        Sparse out;
+        for (int t = 0; t < 4; ++t) {
+          step(*pick, acc, kind.vector(n, static_cast<std::uint64_t>(t)), k, t, out);
+          if (HasFatalFailure()) return;
+          clear(out, acc);
+        }
+      }
+}
+
+// Of candidates there are more than have room, and all lie close together.
+TEST_P(EveryCompressor, KeepsItsPromiseOnManyCoordinatesThatAreHardToSelectFrom) {
+  for (const Awkward& kind : kAwkward) {
+    SCOPED_TRACE(kind.name);
+    const std::size_t n = 100'003;
+    const auto pick = make(n);
+    std::vector<float> acc = kind.vector(n);
+    Sparse out;
+    for (int t = 0; t < 2; ++t) {
+      step(*pick, acc, {}, n / 9, t, out);
+      if (HasFatalFailure()) return;
+      clear(out, acc);
+    }
+  }
+}
+
+TEST_P(EveryCompressor, SelectsTheLargestWhereItPromisesExactlyTheLargest) {
+  if (GetParam() != "topk" && GetParam() != "adtopk") return;
+  for (const Awkward& kind : kAwkward) {
+    const std::size_t n = 5000;
+    const auto pick = make(n);
+    std::vector<float> acc = kind.vector(n);
+    const testing::Ranking ranking(acc);
+    for (const std::size_t k : {10U, 700U, 4000U}) {
+      Sparse out;
+      ASSERT_TRUE(pick->select(acc, {}, k, out));
+      ASSERT_TRUE(testing::same_bits(out, ranking.largest(k)))
+          << kind.name << ", k=" << k;
+    }
+  }
 }
 
 TEST_P(EveryCompressor, SelectsFromTheDebtAloneWhereThereIsNoGradient) {

@@ -6,11 +6,11 @@
 //
 // What reads must lie inside the file and must come back the same from what it writes.
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "core/hash.h"
+#include "fuzz/input.h"
 #include "store/container.h"
 #include "store/manifest.h"
 #include "topknot/error.h"
@@ -19,10 +19,7 @@ namespace {
 
 using namespace topknot;
 using namespace topknot::store;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
+using topknot::fuzz::require;
 
 std::vector<std::byte> file_of(const Container& container) {
   std::string header;

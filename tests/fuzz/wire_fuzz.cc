@@ -6,42 +6,17 @@
 //
 // What decodes must be in order and in range, must be what the slow reader reads, and
 // must encode to the very same bytes.
-#include <cstdlib>
-
 #include "core/wire_reference.h"
+#include "fuzz/input.h"
 
 namespace {
 
 using namespace topknot;
 using namespace topknot::core;
+using topknot::fuzz::Input;
+using topknot::fuzz::require;
 
 constexpr std::size_t kCountAt = 28;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-// Takes numbers from the front of an input; zeros when it has ended.
-class Input {
- public:
-  explicit Input(std::span<const std::uint8_t> left) : left_(left) {}
-
-  std::uint8_t byte() {
-    if (left_.empty()) return 0;
-    const std::uint8_t x = left_.front();
-    left_ = left_.subspan(1);
-    return x;
-  }
-  // Small ones are as likely as large ones.
-  std::uint64_t number() {
-    const std::uint8_t x = byte();
-    return x < 192 ? x : (std::uint64_t{x} << (byte() % 24)) + byte();
-  }
-  std::span<const std::uint8_t> left() const { return left_; }
-
- private:
-  std::span<const std::uint8_t> left_;
-};
 
 // Values of steps need not be those that the encoder would choose, so only positions are
 // compared for them: encoded with f32 they are the same bytes, but for the header.
