@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <string>
 
 #include "core/merge.h"
+#include "topknot/error.h"
 
 namespace topknot::collective {
 namespace {}  // namespace
@@ -195,6 +197,10 @@ void add_up(std::vector<Sparse>& blocks, Sparse& sum) {
 void settle(std::span<const std::uint32_t> index, std::span<const float> error,
             std::span<float> acc) {
   if (error.empty()) return core::erase(index, acc);
+  if (error.size() != index.size())
+    throw ContractError("There are " + std::to_string(error.size()) +
+                        " rounding errors for " + std::to_string(index.size()) +
+                        " positions.");
   for (std::size_t i = 0; i < index.size(); ++i) acc[index[i]] = error[i];
 }
 

@@ -121,6 +121,9 @@ void copy_bin(std::span<const float> value, const Bin& bin,
 
 // At most three passes narrow 31 bits to one magnitude.
 Cut find_cut(std::span<const float> value, std::size_t k) {
+  if (k == 0 || k > value.size())
+    throw ContractError("The k largest of " + std::to_string(value.size()) +
+                        " candidates were asked for with k = " + std::to_string(k) + ".");
   Bin bin = whole(value, k);
   while (bin.count > kFew && bin.width > 0) bin = narrow(value, bin);
   if (bin.width == 0) return {bin.lo, bin.rank};
@@ -160,6 +163,10 @@ std::uint32_t keep(Sparse& pairs, std::size_t k) {
     for (std::size_t j = 0; j < count; ++j) value[kept + j] = value[stays[j]];
     kept += count;
   }
+  if (kept != k)
+    throw ContractError("Of " + std::to_string(pairs.size()) + " pairs the " +
+                        std::to_string(k) + " largest were to be kept, and " +
+                        std::to_string(kept) + " were.");
   pairs.resize(kept);
   return cut.bits;
 }

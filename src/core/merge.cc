@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
+
+#include "topknot/error.h"
 
 namespace topknot::core {
 
@@ -86,6 +89,9 @@ void erase(std::span<const std::uint32_t> index, std::span<float> dense) {
 
 void gather(std::span<const float> dense, std::span<const std::uint32_t> index,
             std::span<float> out) {
+  if (out.size() != index.size())
+    throw ContractError("Values of " + std::to_string(index.size()) +
+                        " positions were to go into " + std::to_string(out.size()) + ".");
   for (std::size_t i = 0; i < index.size(); ++i) out[i] = dense[index[i]];
 }
 

@@ -9,9 +9,11 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <string>
 
 #include "core/select.h"
 #include "core/shortlist.h"
+#include "topknot/error.h"
 
 namespace topknot::core {
 namespace {
@@ -67,6 +69,10 @@ std::size_t Rows::count(std::size_t k) const {
 
 bool Rows::select(std::span<float> acc, std::span<const float> grad, std::size_t k,
                   Sparse& out) {
+  if (acc.size() != size_)
+    throw ContractError("Rows of " + std::to_string(size_) +
+                        " coordinates were asked for in a vector of " +
+                        std::to_string(acc.size()) + ".");
   out.clear();
   folded_ = 0;
   for (Grid& grid : grids_) {
@@ -140,6 +146,10 @@ void Rows::pick(std::span<float> row, std::size_t count, Grid& grid) {
   list(row, (1 - grid.slack) * grid.level);
   const std::size_t listed = keys_.size();
   if (listed < count) list(row, row.size() < kLong ? 0 : floor_over(row, count));
+  if (keys_.size() < count)
+    throw ContractError("A row of " + std::to_string(row.size()) + " coordinates has " +
+                        std::to_string(keys_.size()) + " candidates for " +
+                        std::to_string(count) + " places.");
   ranked_ = keys_;
   const auto last = ranked_.begin() + static_cast<std::ptrdiff_t>(count - 1);
   std::nth_element(ranked_.begin(), last, ranked_.end(), std::greater<>());

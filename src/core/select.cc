@@ -14,8 +14,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "core/sweep.h"
+#include "topknot/error.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/select.cc"
@@ -185,6 +187,10 @@ HWY_EXPORT(count_at_least);
 
 std::size_t sweep_block(std::span<float> acc, std::span<const float> grad,
                         std::size_t first, std::uint32_t floor, BlockHits& hits) {
+  if (first > acc.size() || (!grad.empty() && grad.size() != acc.size()))
+    throw ContractError("A vector of " + std::to_string(acc.size()) +
+                        " coordinates was swept from " + std::to_string(first) +
+                        " on with a gradient of " + std::to_string(grad.size()) + ".");
   const std::size_t n = std::min(kSweepBlock, acc.size() - first);
   const auto position = static_cast<std::uint32_t>(first);
   if (grad.empty()) {

@@ -48,7 +48,8 @@ struct BlockHits {
 /// Adds the block of `grad` that begins at `first` to that of `acc` (an empty `grad` adds
 /// nothing) and replaces `hits` with its coordinates of magnitude_bits() >= `floor`,
 /// which is at most kInfinityBits. Stops in front of the first sum that is not finite and
-/// returns how many coordinates were folded: the block's length when all were.
+/// returns how many coordinates were folded: the block's length when all were. Throws
+/// ContractError when `grad` is neither empty nor as long as `acc`.
 [[nodiscard]] std::size_t sweep_block(std::span<float> acc, std::span<const float> grad,
                                       std::size_t first, std::uint32_t floor,
                                       BlockHits& hits);

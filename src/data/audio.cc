@@ -117,7 +117,8 @@ class SphereHeader {
     const std::optional<std::string> value = text(name);
     if (!value && fallback) return *fallback;
     const std::optional<std::size_t> parsed = value ? number(*value) : std::nullopt;
-    if (!parsed) refuse(file_, "has a header without a good " + std::string(name));
+    if (!parsed || *parsed > kMostBytes)
+      refuse(file_, "has a header without a good " + std::string(name));
     return *parsed;
   }
 

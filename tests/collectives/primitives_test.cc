@@ -11,6 +11,7 @@
 
 #include "core/random.h"
 #include "ranks.h"
+#include "topknot/error.h"
 #include "topknot/transports.h"
 
 namespace topknot::collective {
@@ -250,6 +251,14 @@ TEST(GatherWords, KeepsTheOrderOfTheRanks) {
         EXPECT_EQ(all[2 * r + 1], 7U);
       }
     });
+}
+
+TEST(Settle, RefusesErrorsOfOtherPositions) {
+  std::vector<float> acc(4, 1.0F);
+  const std::vector<std::uint32_t> index = {0, 2};
+  EXPECT_THROW(settle(index, std::vector<float>{0.5F}, acc), ContractError);
+  EXPECT_THROW(settle(index, std::vector<float>(3), acc), ContractError);
+  EXPECT_EQ(acc, std::vector<float>(4, 1.0F));
 }
 
 TEST(SumWriter, AddsInOrderAndListsEachCoordinateOnce) {

@@ -12,6 +12,7 @@
 
 #include "core/every_target.h"
 #include "core/random.h"
+#include "topknot/error.h"
 
 namespace topknot::core {
 namespace {
@@ -157,6 +158,14 @@ TEST(Gather, ReadsThePositions) {
   std::vector<float> out(3);
   gather(dense, std::vector<std::uint32_t>{3, 1, 3}, out);
   EXPECT_EQ(bits(out), bits(std::vector<float>{4, -0.0F, 4}));
+}
+
+TEST(Gather, RefusesRoomForMoreOrFewer) {
+  const std::vector<float> dense = {1, 2, 3};
+  for (const std::size_t room : {0, 1, 3}) {
+    std::vector<float> out(room);
+    EXPECT_THROW(gather(dense, std::vector<std::uint32_t>{0, 2}, out), ContractError);
+  }
 }
 
 TEST(Merge, ScatteringASumIsScatteringBoth) {

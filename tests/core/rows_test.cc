@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/random.h"
+#include "topknot/error.h"
 
 namespace topknot::core {
 namespace {
@@ -121,6 +122,15 @@ TEST(Rows, GivesOneOfEachRowHoweverFewAreWanted) {
   EXPECT_EQ(rows.count(1), 21U);
   EXPECT_EQ(rows.count(0), 0U);
   EXPECT_EQ(rows.count(430), 430U);
+}
+
+TEST(Rows, RefusesAVectorOfAnotherLength) {
+  Rows rows(layout_of({{10, 20}}));
+  Sparse out;
+  for (const std::size_t n : {0, 199, 201}) {
+    std::vector<float> acc(n, 1.0F);
+    EXPECT_THROW(static_cast<void>(rows.select(acc, {}, 5, out)), ContractError) << n;
+  }
 }
 
 TEST(Rows, TakesBackAFoldThatIsNotFinite) {

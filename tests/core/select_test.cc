@@ -12,6 +12,7 @@
 #include "core/every_target.h"
 #include "core/random.h"
 #include "core/sweep.h"
+#include "topknot/error.h"
 
 namespace topknot::core {
 namespace {
@@ -239,6 +240,17 @@ TEST(Unfold, TakesBackAFoldOfIntegers) {
   EXPECT_EQ(acc, before);
   unfold(acc, {});
   EXPECT_EQ(acc, before);
+}
+
+TEST(Fold, RefusesAGradientOfAnotherLength) {
+  for (const std::size_t length : {1, 99, 101, 5000}) {
+    std::vector<float> acc(100, 1.0F);
+    const std::vector<float> grad(length, 1.0F);
+    Sparse out;
+    EXPECT_THROW(static_cast<void>(fold(acc, grad)), ContractError) << length;
+    EXPECT_THROW(static_cast<void>(fold_and_select(acc, grad, 0, out)), ContractError);
+    EXPECT_EQ(acc, std::vector<float>(100, 1.0F));
+  }
 }
 
 TEST(CountAtLeast, AgreesWithComparingOneByOne) {

@@ -118,6 +118,23 @@ TEST_F(Audio, OfAnotherFormatIsRefused) {
   expect_refusal([&] { read_audio(file("b.wav", "none")); }, "is neither a wave");
 }
 
+// Numbers that pass for 1, 16,000 and 2 where they are cut to 32 bits or multiplied by 8.
+TEST_F(Audio, WithHugeNumbersInItsHeaderIsRefused) {
+  for (const auto& [field, huge] :
+       {std::pair<std::string, std::string>{"channel_count -i 1", "4294967297"},
+        {"sample_rate -i 16000", "4294983296"},
+        {"sample_n_bytes -i 2", "2305843009213693954"}}) {
+    const std::string bytes = sphere_file(samples_);
+    const std::size_t at = bytes.find(field);
+    const std::string name = field.substr(0, field.find(' '));
+    std::string head = bytes.substr(0, at) + name + " -i " + huge +
+                       bytes.substr(at + field.size(), 1024 - at - field.size());
+    head.resize(1024);
+    expect_refusal([&] { read_audio(file("a.sph", head + bytes.substr(1024))); },
+                   "without a good " + name);
+  }
+}
+
 TEST(Letters, AreTheAlphabets) {
   EXPECT_EQ(letter_ids("A z'"), (std::vector<std::int32_t>{2, 28, 27, 1}));
   EXPECT_EQ(kAlphabet.size(), 29U);
