@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Selection by sorting everything: slow, and plainly right.
+// Selection by the standard library alone, over keys that no two coordinates share: slow,
+// and plainly right.
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,15 +16,13 @@
 
 namespace topknot::testing {
 
-/// All coordinates of a vector in order of magnitude, of equals the lower position first.
+/// The coordinates of a vector in order of magnitude, of equals the lower position first.
 /// NaN is larger than infinity.
 class Ranking {
  public:
-  explicit Ranking(std::span<const float> x) : x_(x.begin(), x.end()), rank_(x.size()) {
+  explicit Ranking(std::span<const float> x) : x_(x.begin(), x.end()) {
     for (std::size_t i = 0; i < x.size(); ++i)
-      order_.push_back(std::uint64_t{~magnitude(x[i])} << 32 | i);
-    std::sort(order_.begin(), order_.end());
-    for (std::size_t r = 0; r < order_.size(); ++r) rank_[order_[r] & 0xFFFFFFFF] = r;
+      keys_.push_back(std::uint64_t{~magnitude_bits(x[i])} << 32 | i);
   }
 
   std::size_t size() const { return x_.size(); }
@@ -31,35 +31,38 @@ class Ranking {
   /// The k largest, in order of position.
   Sparse largest(std::size_t k) const {
     Sparse out;
+    if (k == 0 || x_.empty()) return out;
+    const std::uint64_t last = key_at(std::min(k, x_.size()) - 1);
     for (std::size_t i = 0; i < x_.size(); ++i)
-      if (rank_[i] < k) out.push_back(static_cast<std::uint32_t>(i), x_[i]);
+      if (keys_[i] <= last) out.push_back(static_cast<std::uint32_t>(i), x_[i]);
     return out;
   }
 
   /// The magnitude of the largest (rank 0), the second largest (1), and so on.
   float magnitude_at(std::size_t rank) const {
-    return std::bit_cast<float>(~static_cast<std::uint32_t>(order_[rank] >> 32));
+    return std::bit_cast<float>(~static_cast<std::uint32_t>(key_at(rank) >> 32));
   }
 
-  /// How many magnitudes are at least `threshold`, when all are finite.
+  /// How many magnitudes are at least `threshold`.
   std::size_t reaching(float threshold) const {
-    return static_cast<std::size_t>(
-        std::partition_point(order_.begin(), order_.end(),
-                             [&](std::uint64_t key) {
-                               return std::bit_cast<float>(~static_cast<std::uint32_t>(
-                                          key >> 32)) >= threshold;
-                             }) -
-        order_.begin());
+    return static_cast<std::size_t>(std::count_if(
+        x_.begin(), x_.end(), [&](float v) { return std::abs(v) >= threshold; }));
   }
 
  private:
-  static std::uint32_t magnitude(float x) {
+  static std::uint32_t magnitude_bits(float x) {
     return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFF;
   }
 
+  std::uint64_t key_at(std::size_t rank) const {
+    std::vector<std::uint64_t> keys = keys_;
+    const auto nth = keys.begin() + static_cast<std::ptrdiff_t>(rank);
+    std::nth_element(keys.begin(), nth, keys.end());
+    return *nth;
+  }
+
   std::vector<float> x_;
-  std::vector<std::uint64_t> order_;
-  std::vector<std::size_t> rank_;
+  std::vector<std::uint64_t> keys_;  // by position; the largest coordinate has the least
 };
 
 /// The same positions and the same bits: tells -0.0 from 0.0.
