@@ -117,8 +117,8 @@ inline constexpr Awkward kAwkward[] = {
 
 /// Lengths next to the constants that selection has inside: a word, a chunk, a few, a
 /// block, a short histogram, room to spare.
-inline constexpr std::size_t kAwkwardSizes[] = {
-    0,    1,    2,    63,   64,   65,   1023, 1024,  1025,  2047,  2048,
-    2049, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537, 70001};
+inline constexpr std::size_t kAwkwardSizes[] = {0,    1,    2,    63,   64,   65,
+                                                1023, 1024, 1025, 2047, 2048, 2049,
+                                                4095, 4096, 4097, 8191, 8192, 65537};
 
 }  // namespace topknot::testing

@@ -22,7 +22,9 @@ inline void require(bool holds) {
 /// Takes numbers from the front of an input; zeros when it has ended.
 class Input {
  public:
-  explicit Input(std::span<const std::uint8_t> left) : left_(left) {}
+  explicit Input(std::span<const std::uint8_t> left) : left_(left) {
+    for (const std::uint8_t x : left) hash_ = core::random_bits(hash_, x);
+  }
 
   std::uint8_t byte() {
     if (left_.empty()) return 0;
@@ -42,19 +44,22 @@ class Input {
     return std::bit_cast<float>(x);
   }
   std::span<const std::uint8_t> left() const { return left_; }
+  /// Of the whole input: a choice that every change of it makes anew.
+  std::uint64_t hash() const { return hash_; }
 
  private:
   std::span<const std::uint8_t> left_;
+  std::uint64_t hash_ = 0;
 };
 
 /// Up to `most` floats, by one of four ways that the input chooses: any bits; a few values
 /// in any order; a few in an order drawn from a seed, which makes long vectors of short
 /// inputs; and so many units in the last place above a value. Long vectors take most of the
-/// time, so that they are the exception.
+/// time, so that one input in 32 has them.
 inline std::vector<float> floats(Input& input, std::size_t most) {
   const std::uint8_t way = input.byte();
   std::size_t n = std::min<std::size_t>(input.number(), most);
-  if (n > 256 && input.byte() % 16 != 0) n %= 256;
+  if (n > 256 && input.hash() % 32 != 0) n %= 256;
   std::vector<float> x(n);
   if (way % 4 == 0) {
     for (float& v : x) v = input.bits();
