@@ -20,3 +20,26 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
+
+# ---- headers that nearly every file includes, compiled once for all of them. Names are still
+# included where they are used: the fuzzers' clang, and -DTOPKNOT_PCH=OFF, compile without.
+option(TOPKNOT_PCH "Precompile the headers that most files include (g++)" ON)
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR BUILD_SHARED_LIBS)
+  set(TOPKNOT_PCH OFF)  # one library with -fPIC and one without cannot share
+endif()
+set(TOPKNOT_STANDARD_HEADERS <algorithm> <array> <bit> <charconv> <chrono> <cmath> <cstdint>
+  <cstring> <filesystem> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set>
+  <span> <string> <string_view> <thread> <utility> <vector>)
+
+# topknot_precompile(TARGET HEADERS...) makes them, topknot_precompile(TARGET REUSE_FROM OTHER)
+# takes those of a target that is compiled with the same options and no other definitions.
+function(topknot_precompile target)
+  if(TOPKNOT_PCH)
+    if(ARGV1 STREQUAL "REUSE_FROM")
+      target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+    else()
+      target_precompile_headers(${target} PRIVATE ${ARGN})
+    endif()
+    target_compile_options(${target} PRIVATE -fpch-preprocess)  # for ccache
+  endif()
+endfunction()
