@@ -244,4 +244,4 @@ class UnderMpirun(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of what is skipped

@@ -295,4 +295,4 @@ class Fetching(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of what is skipped

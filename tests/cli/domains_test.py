@@ -127,4 +127,4 @@ class BadInput(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of what is skipped

@@ -238,4 +238,4 @@ const int d = 1'000'000;
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of what is skipped

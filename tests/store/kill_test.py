@@ -93,4 +93,4 @@ if __name__ == "__main__":
     if not can_trace():
         print("strace is not there, or may not trace")
         sys.exit(77)
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of what is skipped

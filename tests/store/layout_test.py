@@ -55,4 +55,4 @@ class Layout(unittest.TestCase):
 
 if __name__ == "__main__":
     program = sys.argv.pop(1)
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of what is skipped
