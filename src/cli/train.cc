@@ -13,6 +13,7 @@
 
 #include "cli/chrome_trace.h"
 #include "cli/commands.h"
+#include "cli/illegal_instruction.h"
 #include "cli/job_file.h"
 #include "cli/launch.h"
 #include "cli/leave_signal.h"
@@ -213,6 +214,7 @@ int run(const Options& options) {
   check_flags(options);
   options.record.options();  // a bad list ends it before the work
   const Plan plan = make_plan(options);
+  explain_illegal_instructions();
   // Without a folder there is nowhere to save to, and a signal ends the run as ever.
   if (!options.out.empty()) listen_for_leave();
   Launch launch;

@@ -2,8 +2,10 @@
 //
 // A trainer that trains nothing, for the tests of the command: it takes its steps, says what
 // a trainer says, saves and goes on. Everything it says follows from the step but the times.
-// FAKE_STEP_MS is how long a step takes; the folder "missing" has no data.
+// FAKE_STEP_MS is how long a step takes, FAKE_SIGILL has one use an instruction that the processor
+// does not have; the folder "missing" has no data.
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -62,6 +64,7 @@ StepRecord take_step(Transport& link, const Job& job, std::uint64_t step) {
   const char* const pause = std::getenv("FAKE_STEP_MS");
   if (pause != nullptr)
     std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(pause)));
+  if (std::getenv("FAKE_SIGILL") != nullptr) std::raise(SIGILL);
   record.step = record.report.step = step;
   record.epoch = step / kStepsPerEpoch;
   record.loss = 2.0 / static_cast<double>(step + 1);

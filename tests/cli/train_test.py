@@ -187,6 +187,17 @@ class Results(Case):
             self.assertRegex(out.stdout, rf"(?m)^  {word} ")
 
 
+if Path(COMMAND).name == "topknot_fake":  # the trainer that can be made to die
+
+    class RefusedInstructions(Case):
+        def test_a_run_that_dies_of_one_says_what_to_set(self):
+            out = run(self.job, "--workers", "4", env={"FAKE_SIGILL": "1"})
+            self.assertEqual(out.returncode, -signal.SIGILL, out.stdout + out.stderr)
+            said = [line for line in out.stderr.splitlines() if "instruction" in line]
+            self.assertEqual(len(said), 1, out.stderr)
+            self.assertIn("set ONEDNN_MAX_CPU_ISA=AVX2", said[0])
+
+
 class Recording(Case):
     def setUp(self):
         super().setUp()
@@ -321,4 +332,4 @@ class UnderMpirun(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of what is skipped
