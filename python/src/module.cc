@@ -6,6 +6,7 @@
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "amx.h"
 #include "hook.h"
 #include "session.h"
 #include "state_dict.h"
@@ -214,4 +215,6 @@ PYBIND11_MODULE(_core, m) {
   bind_session(m);
   bind_link(m);
   m.def("catalog", &catalog);
+  m.def("amx_is_refused", &amx_is_refused);
+  m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
 }

@@ -31,6 +31,10 @@ if torch.__version__.split("+")[0] != _BUILT_AGAINST:
         "--force-reinstall --no-deps topknot, from the sources."
     )
 
+from topknot import _processor
+
+_processor.limit_onednn()  # before torch computes anything
+
 from topknot._core import (
     ConfigError,
     ContractError,

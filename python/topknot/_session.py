@@ -16,7 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from topknot import _core
+from topknot import _core, _processor
+from topknot._gather import gather_json, gather_state
 
 _VERSION = 1  # of the state dictionaries
 
@@ -65,6 +66,7 @@ def open_session(group: dist.ProcessGroup | None, options: Options) -> Session:
         raise _core.ConfigError(
             "torch.distributed is not initialised: call dist.init_process_group() first."
         )
+    _processor.explain_illegal_instructions()
     config = options.config()
     ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
     own = dist.new_group(
@@ -82,8 +84,7 @@ def open_session(group: dist.ProcessGroup | None, options: Options) -> Session:
 
 def _agree(group: dist.ProcessGroup, options: Options) -> list[int]:
     """Checks that all ranks ask for the same; returns by rank which host it is on."""
-    said: list[Any] = [None] * group.size()
-    dist.all_gather_object(said, (socket.gethostname(), repr(options)), group)
+    said = gather_json((socket.gethostname(), repr(options)), group)
     for rank, (_, theirs) in enumerate(said):
         if theirs != said[0][1]:
             raise _core.ConfigError(
@@ -183,13 +184,7 @@ def gather_state_dict(owner: Any, dst: int = 0) -> dict[str, Any] | None:
     Takes, on that rank, as much memory as the gradients of all ranks.
     """
     session = session_of(owner)
-    mine = state_dict(owner)
-    ranks: list[Any] | None = None
-    if session.core.rank == dst:
-        ranks = [None] * session.core.size
-    dist.gather_object(
-        mine, ranks, dst=dist.get_global_rank(session.group, dst), group=session.group
-    )
+    ranks = gather_state(state_dict(owner), dst, session.group)
     if ranks is None:
         return None
     return {"topknot": _VERSION, "world_size": len(ranks), "ranks": ranks}
