@@ -285,6 +285,43 @@ def vgg16_has_default_buckets():
     assert said["same_bits_on_all_ranks"], said
 
 
+def nothing_is_unpickled():
+    """Who attaches, trains and gathers the state takes no pickle from a peer."""
+
+    def refuse(*_):
+        raise AssertionError("a pickle of a peer's was read")
+
+    kept = dist.distributed_c10d._unpickler
+    dist.distributed_c10d._unpickler = refuse
+    try:
+        model = network()
+        topknot.attach(model, density=0.02)
+        train(model, 3)
+        for dst in (0, size() - 1):
+            states = topknot.gather_state_dict(model, dst)
+            if rank() == dst:
+                mine = topknot.state_dict(model)
+                assert [one["rank"] for one in states["ranks"]] == list(range(size()))
+                assert all(list(one) == list(mine) for one in states["ranks"])
+                for key, value in mine["values"].items():
+                    same = states["ranks"][dst]["values"][key]
+                    assert torch.equal(torch.as_tensor(same), torch.as_tensor(value)), key
+            else:
+                assert states is None
+            # Of another rank's, too: it arrives as it was there.
+            debt = flat_debts(topknot.state_dict(model)["values"])
+            there = gathered(debt)
+            if rank() == dst:
+                for other, one in zip(there, states["ranks"], strict=True):
+                    assert torch.equal(flat_debts(one["values"]), other)
+    finally:
+        dist.distributed_c10d._unpickler = kept
+
+
+def flat_debts(values) -> torch.Tensor:
+    return torch.cat([values[key].reshape(-1) for key in sorted(values) if "debt" in key])
+
+
 def a_killed_rank_is_named():
     """Prints, on all others, the sentence, in one write so that no two lines mix."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's answer to the loss

@@ -30,6 +30,7 @@ def test_four_ranks_lose_nothing(ranks):
         "a_step_that_is_not_finite_is_undone",
         "goes_on_from_a_checkpoint",
         "empty_selections_do_not_hang",
+        "nothing_is_unpickled",
     )
 
 

@@ -2,6 +2,7 @@
 """What is distributed, and what it says where it does not fit."""
 
 import pathlib
+import signal
 import subprocess
 import sys
 import tarfile
@@ -33,6 +34,42 @@ def test_the_wheel_has_code_types_and_licence(wheel):
 def test_the_installed_package_lists_its_schemes(python):
     said = run(python, "-c", "import topknot; print(topknot.__version__, *topknot.schemes())")
     assert "knot" in said.split() and said.startswith("0.1.0")
+
+
+def test_where_amx_is_refused_onednn_is_limited_and_the_user_told(python):
+    program = (
+        "import os, warnings\nimport topknot\nfrom topknot import _processor\n"
+        "os.environ.pop('ONEDNN_MAX_CPU_ISA', None)\n"
+        "for refused in (False, True, True):\n"
+        "    with warnings.catch_warnings(record=True) as said:\n"
+        "        warnings.simplefilter('always')\n"
+        "        _processor.limit_onednn(lambda: refused)\n"
+        "    print(os.environ.get('ONEDNN_MAX_CPU_ISA'), len(said), *(one.message for one in said))"
+    )
+    first, second, third = run(python, "-c", program).splitlines()
+    assert first == "None 0"
+    assert second.startswith("AVX2 1 This processor announces AMX but does not grant it")
+    assert "topknot has set ONEDNN_MAX_CPU_ISA=AVX2" in second
+    assert third == "AVX2 0"  # what is set stays, and is not spoken of
+
+
+def test_amx_is_refused_only_where_it_is_announced(python):
+    """Twice: the child that tries it leaves nothing behind."""
+    said = run(python, "-c", "import topknot._core as core\n"
+               "print(core.amx_is_refused(), core.amx_is_refused())").split()
+    assert said in (["True", "True"], ["False", "False"])
+    if "GenuineIntel" not in pathlib.Path("/proc/cpuinfo").read_text():
+        assert said == ["False", "False"]
+
+
+def test_who_dies_of_an_illegal_instruction_says_what_to_set(python):
+    program = (
+        "import os, signal, topknot\nfrom topknot import _processor\n"
+        "_processor.explain_illegal_instructions()\nos.kill(os.getpid(), signal.SIGILL)"
+    )
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGILL, done
+    assert done.stderr.count("set ONEDNN_MAX_CPU_ISA=AVX2 in the environment") == 1, done.stderr
 
 
 def test_another_torch_is_refused_with_a_sentence(python):
