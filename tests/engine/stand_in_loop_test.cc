@@ -106,7 +106,7 @@ class Loop {
         engine_(link, layout(), engine_options()),
         conference_(link, 1),
         store_(link.channel(2)),
-        folder_(files, "/run"),
+        folder_(files, "run"),
         optimizer_(train::make_optimizer(Spec::parse("sgd:momentum=0.9"), kSizes)) {
     if (!folder_.steps().empty()) load();
   }
