@@ -26,6 +26,13 @@ class Compressor {
   [[nodiscard]] virtual bool select(std::span<float> acc, std::span<const float> grad,
                                     std::size_t k, Sparse& out) = 0;
 
+  /// Called before a step by who knows it: the density that the step's `k` was rounded down
+  /// from. For those that share k out, since k / n no longer says it. Most need not know.
+  virtual void expect(std::size_t k, double density) {
+    static_cast<void>(k);
+    static_cast<void>(density);
+  }
+
   /// Visits what is kept from step to step, if anything.
   virtual void visit_state(StateVisitor& visitor) { static_cast<void>(visitor); }
 };

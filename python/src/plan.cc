@@ -110,8 +110,9 @@ bool Plan::run(Part& part, std::span<float> x, std::uint64_t step) {
     part.bucket->save(part.before);
   }
   const std::span<float> own = part.lifted.empty() ? x : std::span<float>(part.lifted);
-  const std::uint64_t k = coordinates_for(part.size, part.schedule->density(step));
-  const StepTrace trace = part.bucket->step(own, k, own);
+  const double density = part.schedule->density(step);
+  const std::uint64_t k = coordinates_for(part.size, density);
+  const StepTrace trace = part.bucket->step(own, k, own, 1, density);
   part.finite = trace.finite;
   totals_.coordinates += part.size;
   totals_.wanted += trace.k_wanted;

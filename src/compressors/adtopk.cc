@@ -5,12 +5,19 @@
 //
 // Global top-k spends most of k on a few rows, and others wait for a long time. So on
 // every other step each row gives its own: a tensor [D0, D1, rest] has D0 x rest rows of
-// D1 coordinates, and each gives the max(1, D1 * k/n) of largest magnitude, rounded down.
-// A tensor of one dimension is one row.
+// D1 coordinates, and each gives the max(1, int(D1 * rho)) of largest magnitude, where rho
+// is the density. A tensor of one dimension is one row.
 //
-// Promise  on a step over rows, exactly the sum over the rows of max(1, D1 * k/n); on the
-//          others exactly min(k, n). Ties to the lower index. Note that the density of a
-//          step over rows is that of the rows: with D1 = 3 it is a third whatever k is,
+// rho and not k/n: k is n * rho rounded down, so a row of 1,000 would get 9 coordinates at
+// 1 % wherever n is no multiple of 100. The engine tells rho with every step. A caller that
+// tells only k has asked for a density from k/n to less than (k+1)/n, and the densest of
+// these is taken: where D1 * rho is whole it gives the same, and else that of a density
+// less than 1/n above rho. A collective that asks for another k than the step's, as spardl
+// may, is such a caller.
+//
+// Promise  on a step over rows, exactly the sum over the rows of max(1, int(D1 * rho)); on
+//          the others exactly min(k, n). Ties to the lower index. Note that the density of
+//          a step over rows is that of the rows: with D1 = 3 it is a third whatever k is,
 //          and with D1 = 128 and one in a hundred wanted, 1/128.
 // Cost     reads acc and grad once and writes acc once; the rows are read again from the
 //          cache. Rows longer than the cache, and those across a tensor with a huge rest,
@@ -20,7 +27,9 @@
 // Departs  Published positions are relative to the row and travel as 64 bits; ours are as
 //          everyone's. There whether a step goes over rows is decided by tensor, with a
 //          parameter called "fc" always over rows; here by bucket. A bucket that is
-//          handed over in parts has no rows: it gets global top-k.
+//          handed over in parts has no rows: it gets global top-k. There some parameters
+//          are sent whole and some have no error feedback, by their names; here the former
+//          is a matter of rules, and nothing is without error feedback.
 
 #include <algorithm>
 #include <memory>
@@ -45,8 +54,14 @@ class AdTopK final : public Compressor {
     // A step that is not finite counts too: another rank may not have noticed yet.
     const bool over_rows = !interleave_ || steps_ % 2 == 0;
     ++steps_;
-    if (over_rows && acc.size() == rows_.size()) return rows_.select(acc, grad, k, out);
-    return exact_.select(acc, grad, k, out);
+    if (!over_rows || acc.size() != rows_.size() || acc.empty())
+      return exact_.select(acc, grad, k, out);
+    return rows_.select(acc, grad, k, out, k == expected_k_ ? density_ : 0);
+  }
+
+  void expect(std::size_t k, double density) override {
+    expected_k_ = k;
+    density_ = density;
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("steps", steps_); }
@@ -56,6 +71,8 @@ class AdTopK final : public Compressor {
   core::ExactTopK exact_;
   const bool interleave_;
   std::uint64_t steps_ = 0;
+  std::size_t expected_k_ = 0;
+  double density_ = 0;  // that expected_k_ was rounded from; 0: nobody has told
 };
 
 }  // namespace

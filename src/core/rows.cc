@@ -14,6 +14,7 @@
 #include "core/select.h"
 #include "core/shortlist.h"
 #include "topknot/error.h"
+#include "topknot/schedule.h"
 
 namespace topknot::core {
 namespace {
@@ -43,6 +44,14 @@ std::uint32_t position_of_largest(std::span<const float> row) {
 
 }  // namespace
 
+// The largest whole number less than length * (k+1) / n; 64 bits hold the product, since
+// positions have 32.
+std::uint64_t RowShare::of(std::uint64_t length) const {
+  if (k == 0 || length == 0) return 0;
+  if (density > 0) return coordinates_for(length, density);
+  return std::max<std::uint64_t>(1, (length * (std::min(k, n) + 1) - 1) / n);
+}
+
 Rows::Rows(const Layout& layout) : size_(layout.size()) {
   for (const Tensor& tensor : layout.tensors) {
     if (tensor.size() == 0) continue;
@@ -56,27 +65,25 @@ Rows::Rows(const Layout& layout) : size_(layout.size()) {
   }
 }
 
-std::size_t Rows::per_row(const Grid& grid, std::size_t k) const {
-  const std::uint64_t share = grid.length * std::min<std::uint64_t>(k, size_) / size_;
-  return k == 0 ? 0 : std::max<std::uint64_t>(1, share);
-}
-
-std::size_t Rows::count(std::size_t k) const {
+std::size_t Rows::count(std::size_t k, double density) const {
+  const RowShare share = {k, size_, density};
   std::size_t total = 0;
-  for (const Grid& grid : grids_) total += grid.outer * grid.stride * per_row(grid, k);
+  for (const Grid& grid : grids_)
+    total += grid.outer * grid.stride * share.of(grid.length);
   return total;
 }
 
 bool Rows::select(std::span<float> acc, std::span<const float> grad, std::size_t k,
-                  Sparse& out) {
+                  Sparse& out, double density) {
   if (acc.size() != size_)
     throw ContractError("Rows of " + std::to_string(size_) +
                         " coordinates were asked for in a vector of " +
                         std::to_string(acc.size()) + ".");
+  const RowShare share = {k, size_, density};
   out.clear();
   folded_ = 0;
   for (Grid& grid : grids_) {
-    const std::size_t count = per_row(grid, k);
+    const std::size_t count = share.of(grid.length);
     const std::uint64_t block = grid.length * grid.stride;
     for (std::uint64_t o = 0; o < grid.outer; ++o) {
       const std::uint64_t begin = grid.offset + o * block;

@@ -14,6 +14,20 @@
 
 namespace topknot::core {
 
+/// How much of each row is wanted: the density where it is known, else what k of n
+/// coordinates say about it. k is n * density rounded down, so the density was anything
+/// from k/n to less than (k+1)/n. The densest of these is taken: it gives a row of 1,000
+/// its 10 coordinates at 1 %, whatever n is, where k/n would give it 9.
+struct RowShare {
+  std::uint64_t k = 0;
+  std::uint64_t n = 1;  ///< more than 0; k is at most n
+  double density = 0;   ///< in (0, 1]; 0: not known
+
+  /// Of a row with `length` coordinates, at most n: length * density rounded down, but at
+  /// least one; none for k == 0.
+  std::uint64_t of(std::uint64_t length) const;
+};
+
 /// Sees each tensor of a bucket as [outer, length, stride]: the first extent, the second,
 /// and the product of the others. A row is `length` coordinates that are `stride` apart;
 /// a tensor of one dimension or none is a single row. What it keeps from step to step
@@ -24,13 +38,12 @@ class Rows {
 
   /// The length of the vectors it is for.
   std::uint64_t size() const { return size_; }
-  /// How many coordinates select() gives: of each row max(1, length * k / size()),
-  /// rounded down; none at all for k == 0.
-  std::size_t count(std::size_t k) const;
+  /// How many coordinates select() gives: RowShare::of() each row.
+  std::size_t count(std::size_t k, double density = 0) const;
 
   /// As Compressor::select; `acc` is size() long. Ties go to the lower index.
   [[nodiscard]] bool select(std::span<float> acc, std::span<const float> grad,
-                            std::size_t k, Sparse& out);
+                            std::size_t k, Sparse& out, double density = 0);
 
  private:
   struct Grid {
@@ -42,7 +55,6 @@ class Rows {
     float slack = 0.25F;  // candidates are what reaches (1 - slack) * level
   };
 
-  std::size_t per_row(const Grid& grid, std::size_t k) const;
   bool fold_up_to(std::uint64_t end, std::span<float> acc, std::span<const float> grad);
   void take_row(std::span<float> row, std::uint64_t offset, std::size_t count, Grid& grid,
                 Sparse& out);

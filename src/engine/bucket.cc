@@ -24,6 +24,7 @@ class Bucket::TimedCompressor final : public Compressor {
 
   void visit_state(StateVisitor& visitor) override { inner_->visit_state(visitor); }
 
+  void expect(std::size_t k, double density) override { inner_->expect(k, density); }
   double seconds = 0;
   std::uint64_t selected = 0;
 
@@ -53,7 +54,7 @@ Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int 
 Bucket::~Bucket() = default;
 
 StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> sum,
-                       double learning_rate) {
+                       double learning_rate, double density) {
   const double start = channel_->now();
   const Traffic before = *traffic_;
   pick_->seconds = 0;
@@ -89,6 +90,7 @@ void Bucket::take_back(std::span<const float> mean) {
   if (memory_ && collective_->owes()) memory_->owe_again(mean);
 }
 
+  pick_->expect(k, density);
 void Bucket::save(State& state) {
   StateSaver pick(state, layout_, "compressor");
   pick_->visit_state(pick);

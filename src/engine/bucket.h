@@ -37,7 +37,7 @@ class Bucket {
   /// is not to be used afterwards. Where the trace says that the step was not finite,
   /// `sum` is not to be used either, and the debt is as before.
   StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
-                 double learning_rate = 1);
+                 double learning_rate = 1, double density = 0);
 
   /// The last step was finite here but is not to be applied: what it agreed on is owed
   /// again. `mean` is the whole of it. Where nothing can be owed it is dropped.

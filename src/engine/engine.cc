@@ -233,11 +233,11 @@ class Engine::Impl {
   // On the communication thread.
   void reduce(Turn& turn) {
     const std::span<float> gradients = turn.gradients.all();
-    const std::uint64_t k =
-        coordinates_for(gradients.size(), turn.schedule->density(report_.step));
+    const double density = turn.schedule->density(report_.step);
+    const std::uint64_t k = coordinates_for(gradients.size(), density);
     const double ready = turn.trace.ready;
     if (healthy_) {
-      turn.trace = turn.bucket.step(gradients, k, gradients, learning_rate_);
+      turn.trace = turn.bucket.step(gradients, k, gradients, learning_rate_, density);
       healthy_ = turn.trace.finite;
     } else {
       turn.trace = {};

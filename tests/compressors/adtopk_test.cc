@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "compressors/trials.h"
+#include "topknot/schedule.h"
 
 namespace topknot::testing {
 namespace {
@@ -67,6 +68,40 @@ TEST(AdTopK, HasTheDensityOfItsRows) {
   EXPECT_EQ(out.size(), 64U * 7 * 7 + 1);
 }
 
+TEST(AdTopK, GivesEveryRowItsShareOfTheDensityNotOfARoundedK) {
+  // 1 % of a row of 1,000 is 10, though k/n is less than 1 % in these buckets.
+  for (const std::uint64_t bias : {0, 1, 10, 90, 99, 4321}) {
+    const Layout layout{{{"m", 0, {7, 1000}}, {"bias", 7000, {bias}}}};
+    const auto pick = make_compressor(Spec::parse("adtopk"), layout);
+    std::vector<float> acc = vector_of(Kind::laplace, layout.size());
+    const std::size_t k = coordinates_for(layout.size(), 0.01);
+    const std::size_t of_bias = bias == 0 ? 0 : coordinates_for(bias, 0.01);
+    Sparse out;
+    ASSERT_TRUE(pick->select(acc, {}, k, out));
+    EXPECT_EQ(out.size(), 7U * 10 + of_bias) << "told k alone, bias of " << bias;
+    const auto other = make_compressor(Spec::parse("adtopk"), layout);
+    other->expect(k, 0.01);
+    ASSERT_TRUE(other->select(acc, {}, k, out));
+    EXPECT_EQ(out.size(), 7U * 10 + of_bias) << "told the density, bias of " << bias;
+  }
+}
+
+TEST(AdTopK, TakesTheDensityThatItIsToldOverWhatKSays) {
+  // 29.99 % of 1,055 are 316, which could be 30 % as well: three of a row of 10.
+  const Layout layout{{{"m", 0, {100, 10}}, {"bias", 1000, {55}}}};
+  const auto pick = make_compressor(Spec::parse("adtopk:interleave=0"), layout);
+  std::vector<float> acc = vector_of(Kind::laplace, layout.size());
+  Sparse out;
+  ASSERT_EQ(coordinates_for(layout.size(), 0.2999), 316U);
+  ASSERT_TRUE(pick->select(acc, {}, 316, out));
+  EXPECT_EQ(out.size(), 100U * 3 + 16) << "nobody has told";
+  pick->expect(316, 0.2999);
+  ASSERT_TRUE(pick->select(acc, {}, 316, out));
+  EXPECT_EQ(out.size(), 100U * 2 + 16);
+  ASSERT_TRUE(pick->select(acc, {}, 632, out));
+  EXPECT_EQ(out.size(), 100U * 5 + 32) << "not the k it was told about";
+}
+
 TEST(AdTopK, CountsAStepThatWasNotFinite) {
   const auto pick = make_compressor(Spec::parse("adtopk"), kMatrix);
   std::vector<float> acc = vector_of(Kind::pareto, 10000);
@@ -122,13 +157,13 @@ int reused(Compressor& pick, int steps, float scale, std::uint64_t seed = 1) {
 }
 
 TEST(AdTopKThreshold, IsExactWhileItWarmsUp) {
-  const auto pick = make("adtopk_threshold", 10000);
+  const auto pick = make("adtopk_threshold:interleave=0", 10000);
   EXPECT_EQ(reused(*pick, 15, 1), 0);
   EXPECT_GT(reused(*pick, 4, 1, 100), 2);
 }
 
 TEST(AdTopKThreshold, IsExactEveryTauSteps) {
-  const auto pick = make("adtopk_threshold:tau=7", 10000);
+  const auto pick = make("adtopk_threshold:interleave=0,tau=7", 10000);
   EXPECT_EQ(reused(*pick, 15, 1), 0);
   Sparse out;
   std::vector<float> acc = vector_of(Kind::laplace, 10000, 3);
@@ -144,7 +179,7 @@ TEST(AdTopKThreshold, IsExactEveryTauSteps) {
 
 TEST(AdTopKThreshold, ReusesTheThresholdForBothSigns) {
   // As published only what is positive would be taken.
-  const auto pick = make("adtopk_threshold", 10000);
+  const auto pick = make("adtopk_threshold:interleave=0", 10000);
   Sparse out;
   for (std::uint64_t i = 0; i < 17; ++i) {
     std::vector<float> acc = vector_of(Kind::laplace, 10000, i);
@@ -170,7 +205,7 @@ TEST(AdTopKThreshold, ChangesTauByHowFarTheThresholdMoved) {
   } kCases[] = {{1.0F, 11}, {1.04F, 11}, {0.96F, 11}, {1.07F, 10}, {0.93F, 10},
                 {1.15F, 8}, {0.85F, 8},  {1.3F, 7},   {0.7F, 7},   {50, 7}};
   for (const auto& one : kCases) {
-    const auto pick = make("adtopk_threshold:tau=9,warm=1", 10000);
+    const auto pick = make("adtopk_threshold:interleave=0,tau=9,warm=1", 10000);
     Sparse out;
     std::vector<float> acc = with_threshold(1);
     for (int i = 0; i < 9; ++i) ASSERT_TRUE(pick->select(acc, {}, 100, out));
@@ -182,7 +217,7 @@ TEST(AdTopKThreshold, ChangesTauByHowFarTheThresholdMoved) {
 }
 
 TEST(AdTopKThreshold, NeverMonitorsMoreOftenThanEveryFiveSteps) {
-  const auto pick = make("adtopk_threshold", 10000);
+  const auto pick = make("adtopk_threshold:interleave=0", 10000);
   for (int i = 0; i < 60; ++i) {
     reused(*pick, 1, i % 2 == 0 ? 1.0F : 1000.0F);
     EXPECT_GE(tau_of(*pick), 5U);
@@ -191,7 +226,7 @@ TEST(AdTopKThreshold, NeverMonitorsMoreOftenThanEveryFiveSteps) {
 
 TEST(AdTopKThreshold, JudgesByTheThresholdAsItIsNow) {
   // 1,000 times the scale of the warm-up, and steady: a tenth of that one's is nothing.
-  const auto pick = make("adtopk_threshold", 10000);
+  const auto pick = make("adtopk_threshold:interleave=0", 10000);
   reused(*pick, 15, 1);
   reused(*pick, 20, 1000);
   const std::uint64_t before = tau_of(*pick);
@@ -200,23 +235,68 @@ TEST(AdTopKThreshold, JudgesByTheThresholdAsItIsNow) {
 }
 
 TEST(AdTopKThreshold, BecomesExactAtOnceWhenTheCountIsFarOff) {
-  const auto pick = make("adtopk_threshold", 10000);
+  const auto pick = make("adtopk_threshold:interleave=0", 10000);
   reused(*pick, 16, 1);
   EXPECT_EQ(reused(*pick, 1, 5), 0) << "more than twice";
   EXPECT_EQ(reused(*pick, 1, 0.1F), 0) << "less than half";
 }
 
+std::vector<float> with_a_greedy_row(std::uint64_t seed) {
+  std::vector<float> acc = vector_of(Kind::laplace, 10000, seed);
+  acc[0] = 1e6F;  // a row with more than its share of the largest
+  for (std::uint32_t j = 1; j < 20; ++j) acc[j] = 1e5F;
+  return acc;
+}
+
 TEST(AdTopKThreshold, GoesOverRowsInTheLastQuarterWhenSteady) {
-  const auto pick =
-      make_compressor(Spec::parse("adtopk_threshold:warm=2,steps=40"), kMatrix);
+  const auto pick = make_compressor(
+      Spec::parse("adtopk_threshold:interleave=0,warm=2,steps=40"), kMatrix);
   Sparse out;
   for (std::uint64_t i = 1; i <= 40; ++i) {
-    std::vector<float> acc = vector_of(Kind::laplace, 10000, i);
-    acc[0] = 1e6F;  // a row with more than its share of the largest
-    for (std::uint32_t j = 1; j < 20; ++j) acc[j] = 1e5F;
+    std::vector<float> acc = with_a_greedy_row(i);
     ASSERT_TRUE(pick->select(acc, {}, 100, out));
     EXPECT_EQ(most_of_a_row(out) == 2, i > 30) << "step " << i;
   }
+}
+
+TEST(AdTopKThreshold, TakesTurnsBetweenRowsAndAll) {
+  const auto pick =
+      make_compressor(Spec::parse("adtopk_threshold:warm=2,steps=80"), kMatrix);
+  Sparse out;
+  int reused = 0;
+  for (std::uint64_t i = 0; i < 80; ++i) {
+    std::vector<float> acc = with_a_greedy_row(i);
+    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    EXPECT_EQ(most_of_a_row(out) == 2, i % 2 == 0 || i >= 60) << "step " << i;
+    if (i % 2 == 1 && i < 60 && out.index != largest(acc, 100)) ++reused;
+  }
+  EXPECT_GT(reused, 10) << "the steps over all have no threshold of their own";
+}
+
+TEST(AdTopKThreshold, MonitorsEveryTauStepsThoseOverRowsAmongThem) {
+  // Exact are the odd steps 1; 7, the first at least 5 later, which makes tau 7; and 15.
+  const auto pick = make_compressor(Spec::parse("adtopk_threshold:warm=2"), kMatrix);
+  Sparse out;
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    const bool exact = i == 1 || i == 7 || i == 15;
+    std::vector<float> acc = vector_of(Kind::laplace, 10000, 3);
+    for (float& v : acc) v *= exact ? 1.0F : 1.15F;  // so that a threshold gives more
+    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    if (i % 2 == 1) {
+      EXPECT_EQ(out.size() == 100, exact) << "step " << i;
+    }
+  }
+  EXPECT_EQ(tau_of(*pick), 9U);
+}
+
+TEST(AdTopKThreshold, TakesTheDensityThatItIsTold) {
+  const Layout layout{{{"m", 0, {20, 1000}}, {"bias", 20000, {90}}}};
+  const auto pick = make_compressor(Spec::parse("adtopk_threshold"), layout);
+  std::vector<float> acc = vector_of(Kind::laplace, layout.size());
+  Sparse out;
+  pick->expect(200, 0.00999);
+  ASSERT_TRUE(pick->select(acc, {}, 200, out));
+  EXPECT_EQ(out.size(), 20U * 9 + 1);
 }
 
 TEST(AdTopKThreshold, GoesOnAfterLoading) {

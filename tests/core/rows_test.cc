@@ -9,9 +9,18 @@
 
 #include "core/random.h"
 #include "topknot/error.h"
+#include "topknot/schedule.h"
 
 namespace topknot::core {
 namespace {
+
+/// The most coordinates of a row that are a share of it for which, of n, k or fewer would be
+/// wanted.
+std::uint64_t most_for(std::uint64_t length, std::uint64_t k, std::uint64_t n) {
+  std::uint64_t most = 0;
+  while (most < length && (most + 1) * n / length <= k) ++most;
+  return most;
+}
 
 /// One row at a time, by sorting.
 Sparse by_sorting(const Layout& layout, std::span<const float> acc, std::size_t k) {
@@ -24,7 +33,7 @@ Sparse by_sorting(const Layout& layout, std::span<const float> acc, std::size_t 
     const std::uint64_t length = flat ? tensor.size() : tensor.shape[1];
     const std::uint64_t rest = tensor.size() / outer / length;
     const std::uint64_t wanted =
-        k == 0 ? 0 : std::clamp<std::uint64_t>(length * k / n, 1, length);
+        k == 0 ? 0 : std::clamp<std::uint64_t>(most_for(length, k, n), 1, length);
     for (std::uint64_t o = 0; o < outer; ++o)
       for (std::uint64_t r = 0; r < rest; ++r) {
         std::vector<std::uint32_t> row;
@@ -122,6 +131,34 @@ TEST(Rows, GivesOneOfEachRowHoweverFewAreWanted) {
   EXPECT_EQ(rows.count(1), 21U);
   EXPECT_EQ(rows.count(0), 0U);
   EXPECT_EQ(rows.count(430), 430U);
+}
+
+TEST(RowShare, IsThatOfEveryDensityWhichIsWholeInTheRow) {
+  for (const std::uint64_t length : {1, 2, 3, 7, 10, 64, 100, 333})
+    for (const std::uint64_t more : {0, 1, 5, 99, 1000, 12345}) {
+      const std::uint64_t n = length + more;
+      for (std::uint64_t wanted = 1; wanted <= length; ++wanted) {
+        const double density = static_cast<double>(wanted) / static_cast<double>(length);
+        const std::uint64_t k = coordinates_for(n, density);
+        EXPECT_EQ((RowShare{k, n}.of(length)), wanted) << length << " of " << n;
+        EXPECT_EQ((RowShare{k, n, density}.of(length)), wanted) << length << " of " << n;
+      }
+    }
+}
+
+TEST(RowShare, OfAWholeVectorIsK) {
+  for (std::uint64_t n = 1; n < 60; ++n)
+    for (std::uint64_t k = 0; k <= n; ++k) EXPECT_EQ((RowShare{k, n}.of(n)), k);
+  const std::uint64_t most = 0xFFFFFFFF;
+  EXPECT_EQ((RowShare{most, most}.of(most)), most);
+}
+
+TEST(RowShare, IsRoundedDownWhereTheDensityIsKnown) {
+  EXPECT_EQ((RowShare{1000, 100000, 0.01}.of(199)), 1U);
+  EXPECT_EQ((RowShare{1000, 100000, 0.01}.of(200)), 2U);
+  EXPECT_EQ((RowShare{1000, 100000, 0.01}.of(3)), 1U);
+  EXPECT_EQ((RowShare{29, 100, 0.29}.of(100)), 29U);
+  EXPECT_EQ((RowShare{0, 100, 0.29}.of(100)), 0U);
 }
 
 TEST(Rows, RefusesAVectorOfAnotherLength) {
