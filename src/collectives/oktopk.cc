@@ -25,12 +25,17 @@
 //         PPoPP 2022.
 // Departs - The exact global threshold comes from counts (agreement.h), not from
 //           gathering the whole union, which costs up to 2kP words on that step:
-//           faithful=1 does that.
+//           faithful=1 does that, and caps nothing.
 //         - Thresholds are found again after 1, 2, 4, ... steps until tau_prime is
 //           reached, so a cold start, in which debts grow fast, does not select ten times
 //           k.
 //         - The published code corrects thresholds with constants for each workload: they
 //           are workload=vgg|lstm|bert. Ours (any) corrects beyond two percent of k.
+//           workload, tau_prime and faithful are handed on to the compressor reuse, whose
+//           local threshold is the other half of the algorithm.
+//         - Everything is found again when k changes, as at the end of the dense warm-up,
+//           which is the scheme's schedule here. The published code relies on a warm-up
+//           that is a multiple of tau and tau_prime.
 //         - Cuts are averaged in 64 bits, need neither P selected coordinates nor any,
 //           and are checked: sorted, and covering the vector.
 //         - When a reused threshold chooses more than k, every owner keeps its largest,
@@ -46,6 +51,7 @@
 #include "collectives/primitives.h"
 #include "core/merge.h"
 #include "core/select.h"
+#include "core/threshold_reuse.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -54,40 +60,22 @@ namespace {
 constexpr double kUneven =
     4;  // balance when the fullest owner has so many times the mean
 
-/// The published constants of one workload.
-struct Control {
-  std::int64_t tau_prime;
-  double low;   // below low * k the threshold is divided by `lower`
-  double high;  // above high * k it is multiplied by `raise`
-  double lower;
-  double raise;
-};
-
-Control control_for(const std::string& workload) {
-  if (workload == "vgg") return {32, 2.0 / 3, 4.0 / 3, 1.008, 1.008};
-  if (workload == "lstm") return {32, 3.0 / 4, 5.0 / 4, 1.01, 1.008};
-  if (workload == "bert") return {128, 4.0 / 5, 5.0 / 4, 1.036, 1.025};
-  return {32, 0.98, 1.02, 1.01, 1.01};
-}
-
 class OkTopk final : public Collective {
  public:
   OkTopk(Transport& link, Compressor& pick, Params& params)
       : courier_(link, "oktopk", params),
         pick_(pick),
-        control_(
-            control_for(params.choice("workload", {"any", "vgg", "lstm", "bert"},
-                                      "whose constants correct the global threshold"))),
+        reuse_(core::ThresholdReuse::read(params)),
+        control_(reuse_.global),
         tau_(params.integer("tau", 64, 1, 1 << 20, "steps between new region cuts")),
-        tau_prime_(params.integer("tau_prime", control_.tau_prime, 1, 1 << 20,
-                                  "steps between exact global thresholds")),
-        faithful_(params.flag("faithful", false,
-                              "gather the whole union for the exact threshold, and cap "
-                              "nothing, as published")) {}
+        tau_prime_(reuse_.tau_prime),
+        faithful_(reuse_.faithful) {}
 
   Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
+    if (k != k_) step_ = next_exact_ = 0;
+    k_ = k;
     select(acc, grad, k);
     if (step_ % tau_ == 0 || !cuts_fit(acc.size())) repartition(acc.size());
     split(k);
@@ -106,6 +94,7 @@ class OkTopk final : public Collective {
     visitor.field("next_exact", next_exact_);
     visitor.field("threshold", threshold_);
     visitor.field("cuts", cuts_);
+    visitor.field("k", k_);
     agreement_.visit_state(visitor);
     read_cuts();
   }
@@ -296,13 +285,15 @@ class OkTopk final : public Collective {
 
   Courier courier_;
   Compressor& pick_;
-  const Control control_;
+  const core::ThresholdReuse reuse_;
+  const core::ThresholdReuse::Control& control_;
   const std::int64_t tau_;
   const std::int64_t tau_prime_;
   const bool faithful_;
 
-  std::int64_t step_ = 0;
+  std::int64_t step_ = 0;  // since k last changed
   std::int64_t next_exact_ = 0;
+  std::uint64_t k_ = 0;  // of the last step
   float threshold_ = 0;
   std::vector<std::uint64_t> cuts_ = {0};  // P + 1 of them once there was a step
   std::vector<Region> regions_;            // between the cuts

@@ -8,18 +8,25 @@
 //
 // The exact steps are 0, 1, 2, 4, 8, ... and then every tau_prime: at the start the debt
 // grows from nothing, and a threshold that is right on one step is far too low on the
-// next.
+// next. When k changes, as at the end of a warm-up, it starts again.
+//
+// With the collective oktopk, its workload, tau_prime and faithful are this compressor's
+// too, unless it is given its own: see core/threshold_reuse.h.
 //
 // Promise  exactly k on exact steps; between k/2 and 2k on every other, whatever happens
 //          to the gradient: where the threshold would give more or fewer, the k largest
-//          are selected instead, and give the new threshold.
+//          are selected instead, and give the new threshold. With faithful=1 only the
+//          exact steps promise anything.
 // Cost     reads acc and grad once and writes acc once; reads acc once more on a step on
 //          which fewer than k/2 came, and on an exact step on which the k-th magnitude
 //          has fallen by more than a tenth.
 // Paper    Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning",
 //          PPoPP 2022.
 // Departs  - Neither the schedule at the start nor any bound is in the published code,
-//            which selects up to ten times k in the steps after the first.
+//            which selects up to ten times k in the steps after the first: faithful=1
+//            does as it does.
+//          - What equals the threshold is selected; the published comparison is strict, so
+//            that an exact step selects k - 1.
 //          - The published corrections are constants for each workload: they are
 //            workload=vgg|lstm|bert. vgg and lstm also raise the threshold within a step,
 //            up to five times by 3 %, each time with a pass over the vector; here among
@@ -36,6 +43,7 @@
 
 #include "core/at_most.h"
 #include "core/select.h"
+#include "core/threshold_reuse.h"
 #include "topknot/catalog.h"
 
 namespace topknot::compressor {
@@ -44,48 +52,23 @@ namespace {
 // An exact step looks among all that reach this much of the last threshold.
 constexpr float kMargin = 0.9F;
 
-/// The published constants of one workload.
-struct Control {
-  std::int64_t tau_prime;
-  double low;     // below low * k the threshold is divided by `factor`
-  double high;    // above high * k it is multiplied by it
-  double factor;  // 0: ours instead
-  double cut;     // within a step, raise it while more than cut * k came; 0: never
-};
-
-Control control_for(const std::string& workload) {
-  if (workload == "vgg") return {32, 2.0 / 3, 5.0 / 4, 1.012, 4.0 / 3};
-  if (workload == "lstm") return {32, 3.0 / 4, 5.0 / 4, 1.012, 3.0 / 2};
-  if (workload == "bert") return {128, 4.0 / 5, 5.0 / 4, 1.025, 0};
-  return {32, 1, 1, 0, 0};
-}
-
 class Reuse final : public Compressor {
  public:
-  explicit Reuse(Params& params)
-      : control_(control_for(params.choice("workload", {"any", "vgg", "lstm", "bert"},
-                                           "whose constants correct the threshold"))),
-        tau_prime_(params.integer("tau_prime", control_.tau_prime, 1, 1 << 20,
-                                  "steps between exact thresholds")) {}
+  explicit Reuse(Params& params) : reuse_(core::ThresholdReuse::read(params)) {}
 
   bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
               Sparse& out) override {
     out.clear();
     k = std::min(k, acc.size());
     if (k == 0) return core::fold(acc, grad);
+    if (k != k_) step_ = next_exact_ = 0;
+    k_ = k;
     const bool exact = step_ >= next_exact_;
-    const bool finite =
-        exact ? core::fold_and_select_at_most(acc, grad, kMargin * threshold_, k, k, out)
-              : core::fold_and_select_at_most(acc, grad, threshold_, k, 2 * k, out);
-    if (!finite) return false;
-    const std::size_t fewest = exact ? k : (k + 1) / 2;
-    if (out.size() < fewest && !core::fold_and_select_at_most(acc, {}, 0, k, k, out))
-      return false;
-
-    if (exact) next_exact_ = step_ + std::clamp<std::int64_t>(step_, 1, tau_prime_);
+    if (!sweep(exact, acc, grad, k, out)) return false;
+    if (exact) next_exact_ = step_ + (reuse_.faithful ? reuse_.tau_prime : period());
     ++step_;
     if (out.size() > k) cut(k, out);
-    if (out.size() != k) {
+    if (out.size() != k || (reuse_.faithful && !exact)) {
       correct(k, out.value);
     } else {
       if (!exact) drift_ = 0;  // it had misled us
@@ -99,15 +82,32 @@ class Reuse final : public Compressor {
     visitor.field("drift", drift_);
     visitor.field("step", step_);
     visitor.field("next_exact", next_exact_);
+    visitor.field("k", k_);
   }
 
  private:
+  bool sweep(bool exact, std::span<float> acc, std::span<const float> grad, std::size_t k,
+             Sparse& out) {
+    if (!exact && reuse_.faithful)
+      return core::fold_and_select(acc, grad, threshold_, out);
+    const bool finite =
+        exact ? core::fold_and_select_at_most(acc, grad, kMargin * threshold_, k, k, out)
+              : core::fold_and_select_at_most(acc, grad, threshold_, k, 2 * k, out);
+    if (!finite) return false;
+    const std::size_t fewest = exact ? k : (k + 1) / 2;
+    return out.size() >= fewest || core::fold_and_select_at_most(acc, {}, 0, k, k, out);
+  }
+
+  std::int64_t period() const {
+    return std::clamp<std::int64_t>(step_, 1, reuse_.tau_prime);
+  }
+
   // What was selected has all that reach a higher threshold too.
   void cut(std::size_t k, Sparse& out) {
     constexpr int kRaises = 5;
     constexpr float kRaise = 1.03F;
-    if (control_.cut == 0) return;
-    const auto enough = static_cast<std::size_t>(control_.cut * static_cast<double>(k));
+    if (reuse_.cut == 0) return;
+    const auto enough = static_cast<std::size_t>(reuse_.cut * static_cast<double>(k));
     float raised = threshold_;
     std::size_t count = out.size();
     for (int raise = 0; raise < kRaises && count > enough; ++raise) {
@@ -115,20 +115,23 @@ class Reuse final : public Compressor {
       count = core::count_at_least(out.value, raised);
     }
     if (count == out.size()) return;
-    core::keep_largest(out, 2 * count < k ? k : count);
+    core::keep_largest(out, 2 * count < k && !reuse_.faithful ? k : count);
     threshold_ = raised;
   }
 
   void correct(std::size_t k, std::span<const float> selected) {
     const double ratio = static_cast<double>(selected.size()) / static_cast<double>(k);
-    if (control_.factor == 0) {
+    const core::ThresholdReuse::Control& control = reuse_.local;
+    if (control.lower == 0 && selected.empty()) {
+      threshold_ /= 2;  // steepness has nothing to go by
+    } else if (control.lower == 0) {
       const float error = static_cast<float>(std::log(ratio)) / steepness(selected);
       drift_ = std::clamp(drift_ + 0.1F * error, -0.1F, 0.1F);
       threshold_ *= std::exp(0.5F * error + drift_);
-    } else if (ratio < control_.low) {
-      threshold_ /= static_cast<float>(control_.factor);
-    } else if (ratio > control_.high) {
-      threshold_ *= static_cast<float>(control_.factor);
+    } else if (ratio < control.low) {
+      threshold_ /= static_cast<float>(control.lower);
+    } else if (ratio > control.high) {
+      threshold_ *= static_cast<float>(control.raise);
     }
   }
 
@@ -143,12 +146,12 @@ class Reuse final : public Compressor {
     return std::max(share / kNear, 1.0F);
   }
 
-  const Control control_;
-  const std::int64_t tau_prime_;
+  const core::ThresholdReuse reuse_;
   float threshold_ = 0;
-  float drift_ = 0;  // of the threshold's logarithm, from step to step
-  std::int64_t step_ = 0;
+  float drift_ = 0;        // of the threshold's logarithm, from step to step
+  std::int64_t step_ = 0;  // since k last changed
   std::int64_t next_exact_ = 0;
+  std::uint64_t k_ = 0;  // of the last step
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -88,6 +89,51 @@ TEST(Reuse, RecoversAtOnceFromAJump) {
       EXPECT_GE(count, kWanted / 2) << workload << " step " << step;
       EXPECT_LE(count, 2 * kWanted) << workload << " step " << step;
     }
+  }
+}
+
+TEST(Reuse, DoesAsPublishedWhenFaithful) {
+  // Exact every tau_prime steps, and in between whatever reaches the threshold.
+  Rank rank("workload=bert,faithful=1,tau_prime=16", 0.2F);
+  std::size_t most = 0;
+  for (int step = 0; step < 64; ++step) {
+    const std::size_t count = rank.step();
+    most = std::max(most, count);
+    if (step % 16 == 0) {
+      EXPECT_EQ(count, kWanted) << "step " << step;
+    }
+  }
+  EXPECT_GT(most, 3 * kWanted) << "there is a bound";
+}
+
+TEST(Reuse, SurvivesAStepOnWhichNothingReachesTheThreshold) {
+  for (const std::string workload : kWorkloads) {
+    const auto pick = make_compressor(
+        Spec::parse("reuse:faithful=1,tau_prime=1000,workload=" + workload),
+        Layout::flat(100));
+    Sparse out;
+    std::vector<float> acc(100, 8.0F);
+    ASSERT_TRUE(pick->select(acc, {}, 10, out));
+    for (std::size_t i = 0; i < acc.size(); ++i)
+      acc[i] = 2 - 0.01F * static_cast<float>(i);
+    std::size_t steps = 0;
+    do {
+      ASSERT_TRUE(pick->select(acc, {}, 10, out));
+    } while (out.empty() && ++steps < 999);
+    EXPECT_GT(steps, 0U) << workload;
+    EXPECT_LT(steps, 200U) << workload << " never comes down to it";
+  }
+}
+
+TEST(Reuse, IsExactWhenKChanges) {
+  const auto pick = make_compressor(Spec::parse("reuse:faithful=1"), Layout::flat(1000));
+  Sparse out;
+  for (const std::size_t k : {1000, 1000, 1000, 10, 20, 20}) {
+    std::vector<float> acc(1000);
+    core::Random random(k);
+    for (float& value : acc) value = random.laplace();
+    ASSERT_TRUE(pick->select(acc, {}, k, out));
+    EXPECT_EQ(out.size(), k);
   }
 }
 
