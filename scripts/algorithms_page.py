@@ -74,9 +74,11 @@ def page(command, figures):
              "Made by `scripts/algorithms_page.py` from the catalog and from the essay at the head "
              "of each file.", "alpha is the latency of a message, beta the time of a 32-bit word, "
              "P the number of ranks, n the", "length of the vector and k what is wanted of it.", "",
-             "## Schemes", "", "| scheme | memory | compressor | collective | |", "|---|---|---|---|---|"]
+             "## Schemes", "", "`schedule` is the density over time, unless the user says it; "
+             "parameters in [compressors](compressors.md).", "",
+             "| scheme | memory | compressor | collective | schedule | |", "|---|---|---|---|---|---|"]
     parts += [f"| `{one['name']}` | `{one['memory']}` | `{one['compressor']}` "
-              f"| `{one['collective']}` | {one['summary']} |" for one in catalog["schemes"]]
+              f"| `{one['collective']}` | `{one['schedule']}` | {one['summary']} |" for one in catalog["schemes"]]
     parts += ["", "## Measured", "", BEGIN, figures, END, ""]
     parts += section("Collectives", "collectives", catalog["collectives"])
     parts += section("Compressors", "compressors", catalog["compressors"])

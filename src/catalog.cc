@@ -56,6 +56,16 @@ constexpr Refused kRefused[] = {
 #include "catalog.def"
 };
 
+struct Shared {
+  std::string_view collective;
+  std::string_view compressor;
+  std::string_view parameter;
+};
+constexpr Shared kShared[] = {
+#define SHARED(...) {__VA_ARGS__},
+#include "catalog.def"
+};
+
 template <typename Line>
 const Line& find(std::span<const Line> table, std::string_view kind,
                  std::string_view name) {
@@ -105,6 +115,16 @@ void check_pair(const Spec& compressor, const Spec& collective) {
                       std::string(line.reason) + ". Leave the compressor out, or take " +
                       compressor.name + " with the collective knot.");
   }
+}
+
+Spec with_shared(Spec compressor, const Spec& collective) {
+  for (const Shared& line : kShared) {
+    if (line.collective != collective.name || line.compressor != compressor.name)
+      continue;
+    if (const std::string* const value = collective.params.given(line.parameter))
+      compressor.params.give(line.parameter, *value);
+  }
+  return compressor;
 }
 
 std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,

@@ -73,12 +73,20 @@ Params Params::parse(std::string_view text) {
   return params;
 }
 
+void Params::give(std::string_view name, std::string_view value) {
+  given_.emplace(name, value);
+}
+
+const std::string* Params::given(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found == given_.end() ? nullptr : &found->second;
+}
+
 const std::string* Params::find(std::string_view name, std::string fallback,
                                 std::string range, std::string_view meaning) {
   declared_.push_back(
       {std::string(name), std::move(fallback), std::move(range), std::string(meaning)});
-  const auto found = given_.find(name);
-  return found == given_.end() ? nullptr : &found->second;
+  return given(name);
 }
 
 std::int64_t Params::integer(std::string_view name, std::int64_t fallback,

@@ -61,6 +61,19 @@ TEST(Catalog, SaysTheNearestName) {
   EXPECT_THROW(make_memory({"residul", {}}, Layout::flat(1)), ConfigError);
 }
 
+TEST(Catalog, HandsOnWhatACollectiveDecidesForItsCompressor) {
+  const auto handed = [](const char* compressor, const char* collective) {
+    return with_shared(Spec::parse(compressor), Spec::parse(collective)).str();
+  };
+  EXPECT_EQ(handed("reuse", "oktopk"), "reuse");
+  EXPECT_EQ(handed("reuse", "oktopk:workload=bert,tau=9,tau_prime=7,faithful=1"),
+            "reuse:faithful=1,tau_prime=7,workload=bert");
+  EXPECT_EQ(handed("reuse:tau_prime=3", "oktopk:workload=vgg,tau_prime=7"),
+            "reuse:tau_prime=3,workload=vgg");
+  EXPECT_EQ(handed("topk", "oktopk:workload=vgg"), "topk");
+  EXPECT_EQ(handed("reuse", "knot:schedule=log"), "reuse");
+}
+
 TEST(Catalog, RefusesAParameterThatNobodyReads) {
   EXPECT_THROW(make_compressor(Spec::parse("topk:k=3"), Layout::flat(1)), ConfigError);
 }

@@ -37,12 +37,13 @@ struct MemoryEntry {
 };
 
 /// What a user names: a memory, a compressor and a collective with their parameters, as
-/// their paper puts them together.
+/// their paper puts them together, and how the density changes over time there.
 struct Scheme {
   std::string_view name;
   std::string_view memory;
   std::string_view compressor;
   std::string_view collective;
+  std::string_view schedule;  ///< of the density, see make_schedule()
   std::string_view summary;
   std::string_view paper;
 };
@@ -61,6 +62,11 @@ std::string_view default_compressor(std::string_view collective);
 /// Throws ConfigError, with the reason and what works instead, where `collective` cannot
 /// do anything with `compressor`.
 void check_pair(const Spec& compressor, const Spec& collective);
+
+/// `compressor` with the parameters that `collective` decides for both, as oktopk does the
+/// constants of the thresholds that it and reuse have. Those that `compressor` was given
+/// itself stay.
+Spec with_shared(Spec compressor, const Spec& collective);
 
 /// The makers throw ConfigError for an unknown name (with the nearest) or parameter.
 /// `link` and `pick` must outlive what is made with them.

@@ -25,7 +25,13 @@ struct EngineOptions {
   std::string compressor;       ///< instead of the scheme's, as "gaussiank"
   std::string collective;       ///< instead of the scheme's, as "oktopk:tau=64"
   double density = 0.01;        ///< in (0, 1]; 1 sends all by the same algorithm
-  std::string schedule = "constant";  ///< of the density over time, see make_schedule()
+  std::string
+      schedule;  ///< of the density over time instead of the scheme's, as "constant"
+  std::uint64_t steps_per_epoch = 0;  ///< for schedules that count epochs; 0: not known
+  /// The longest gradient (L2 over all parameters) where the memory clips, as dgc does: each
+  /// rank's own at clip / sqrt(ranks), bucket by bucket. 0 is any. With other memories clip
+  /// the mean that comes out.
+  double clip = 0;
   /// By parameter name, the first that matches counts: "classifier.*=dense", "embed*=0.05".
   std::vector<std::string> rules;
   /// A bucket is closed before it grows beyond this; a larger parameter is alone. 0: one

@@ -38,6 +38,11 @@ class Params {
   std::string text(std::string_view name, std::string_view fallback,
                    std::string_view meaning);
 
+  /// Gives `name` this value, unless it was given one.
+  void give(std::string_view name, std::string_view value);
+  /// What was given for `name`; null when nothing was.
+  const std::string* given(std::string_view name) const;
+
   /// What has been read so far, in order.
   const std::vector<Declaration>& declared() const noexcept { return declared_; }
   /// Throws ConfigError when a parameter was given that nobody has read; `owner` is whose

@@ -33,7 +33,11 @@ class Schedule {
 ///                                 from `from` down to the target in equal ratios, `stages`
 ///                                 stages of `period` steps each, as DGC warms up
 ///
+/// Both also take epochs=E, what a paper counts in: where `steps_per_epoch` is known, not 0,
+/// the dense start, or each stage, takes E epochs instead of `steps` or `period` steps.
+///
 /// Throws ConfigError for anything else.
-std::unique_ptr<Schedule> make_schedule(const Spec& spec, double target);
+std::unique_ptr<Schedule> make_schedule(const Spec& spec, double target,
+                                        std::uint64_t steps_per_epoch = 0);
 
 }  // namespace topknot

@@ -54,7 +54,7 @@ void meet(Transport& link) {
 engine::Recipe recipe(const Options& options, const std::string& collective) {
   const Spec spec = Spec::parse(collective);
   const Spec own = Spec::parse(default_compressor(spec.name));
-  if (options.compressor.empty()) return {{"residual", {}}, own, spec};
+  if (options.compressor.empty()) return {{"residual", {}}, with_shared(own, spec), spec};
   const Spec asked = Spec::parse(options.compressor);
   try {
     check_pair(asked, spec);
@@ -62,7 +62,7 @@ engine::Recipe recipe(const Options& options, const std::string& collective) {
     if (options.collectives.size() == 1 && options.collectives[0] == collective) throw;
     return {{"residual", {}}, own, spec};
   }
-  return {{"residual", {}}, asked, spec};
+  return {{"residual", {}}, with_shared(asked, spec), spec};
 }
 
 /// The law on integer-valued gradients, for which == may be used: what all ranks together no

@@ -55,6 +55,7 @@ Json catalog() {
          {"memory", scheme.memory},
          {"compressor", scheme.compressor},
          {"collective", scheme.collective},
+         {"schedule", scheme.schedule},
          {"parameters",
           {{"memory", to_json(memory_parameters(memory.name))},
            {"compressor", to_json(compressor_parameters(compressor.name))},
@@ -84,12 +85,17 @@ void print_lines(const char* title, const Json& lines) {
 }
 
 void print_schemes(const Json& lines) {
-  fmt::print("Schemes: what to name in a job; a memory, a compressor and a collective\n");
-  for (const Json& line : lines)
-    fmt::print("  {:<18}{}\n  {:<18}  {} + {} + {}\n", line["name"].get<std::string>(),
+  fmt::print(
+      "Schemes: what to name in a job; a memory, a compressor and a collective, and how\n"
+      "the density changes over time unless the job says it\n");
+  for (const Json& line : lines) {
+    const auto schedule = line["schedule"].get<std::string>();
+    fmt::print("  {:<18}{}\n  {:<18}  {} + {} + {}{}\n", line["name"].get<std::string>(),
                line["summary"].get<std::string>(), "", line["memory"].get<std::string>(),
                line["compressor"].get<std::string>(),
-               line["collective"].get<std::string>());
+               line["collective"].get<std::string>(),
+               schedule == "constant" ? "" : ", " + schedule);
+  }
   fmt::print("\n");
 }
 

@@ -2,7 +2,9 @@
 #include "engine/bucket.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "core/text.h"
 #include "topknot/error.h"
 
 namespace topknot::engine {
@@ -22,9 +24,9 @@ class Bucket::TimedCompressor final : public Compressor {
     return finite;
   }
 
+  void expect(std::size_t k, double density) override { inner_->expect(k, density); }
   void visit_state(StateVisitor& visitor) override { inner_->visit_state(visitor); }
 
-  void expect(std::size_t k, double density) override { inner_->expect(k, density); }
   double seconds = 0;
   std::uint64_t selected = 0;
 
@@ -36,15 +38,44 @@ class Bucket::TimedCompressor final : public Compressor {
 Recipe Recipe::of(std::string_view scheme) {
   const Scheme& found = find_scheme(scheme);
   return {Spec::parse(found.memory), Spec::parse(found.compressor),
-          Spec::parse(found.collective)};
+          Spec::parse(found.collective), Spec::parse(found.schedule)};
+}
+
+Recipe Recipe::whole() const {
+  Recipe made = *this;
+  made.collective = Spec::parse("dense");
+  made.compressor = Spec::parse("topk");  // which stands for none
+  return made;
+}
+
+Recipe Recipe::clipped(double clip, int ranks, std::uint64_t size,
+                       std::uint64_t coordinates) const {
+  Recipe made = *this;
+  if (!(clip >= 0 && std::isfinite(clip)))
+    throw ConfigError("A clip of " + core::shortest(clip) +
+                      " is no length: it is 0, for none, or more.");
+  if (clip == 0) return made;
+  if (!clips(memory))
+    throw ConfigError("The memory " + memory.name +
+                      " does not clip, only dgc does: clip the mean that comes out.");
+  const double share = static_cast<double>(size) / static_cast<double>(coordinates);
+  made.memory.params.give("clip", core::shortest(clip * std::sqrt(share / ranks)));
+  return made;
+}
+
+bool clips(const Spec& memory) {
+  const auto parameters = memory_parameters(memory.name);
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const Params::Declaration& one) { return one.name == "clip"; });
 }
 
 Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel)
     : layout_(layout),
       traffic_(std::make_shared<Traffic>()),
       channel_(make_metered(link.channel(channel), traffic_)),
-      pick_(std::make_unique<TimedCompressor>(make_compressor(recipe.compressor, layout),
-                                              *channel_)),
+      pick_(std::make_unique<TimedCompressor>(
+          make_compressor(with_shared(recipe.compressor, recipe.collective), layout),
+          *channel_)),
       collective_(make_collective(recipe.collective, *channel_, *pick_, layout)) {
   check_pair(recipe.compressor, recipe.collective);
   memory_ = make_memory(recipe.memory, layout);
@@ -59,6 +90,7 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
   const Traffic before = *traffic_;
   pick_->seconds = 0;
   pick_->selected = 0;
+  pick_->expect(k, density);
 
   if (sum.data() != grad.data()) clear_last(sum);
   if (memory_) memory_->before(grad, learning_rate);
@@ -90,7 +122,6 @@ void Bucket::take_back(std::span<const float> mean) {
   if (memory_ && collective_->owes()) memory_->owe_again(mean);
 }
 
-  pick_->expect(k, density);
 void Bucket::save(State& state) {
   StateSaver pick(state, layout_, "compressor");
   pick_->visit_state(pick);

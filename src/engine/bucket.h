@@ -19,10 +19,26 @@ struct Recipe {
   Spec memory;
   Spec compressor;
   Spec collective;
+  Spec schedule = {"constant", {}};  ///< of the density; the bucket's owner follows it
 
   /// The parts that the catalog's line for `scheme` names.
   static Recipe of(std::string_view scheme);
+
+  /// The same for what is sent whole. Its memory is at work there too where it does more
+  /// than owe, as dgc's has the momentum.
+  Recipe whole() const;
+
+  /// The same where the gradient of all `coordinates` is to be no longer than `clip`. It is
+  /// clipped where the memory does so, on each of `ranks` before it joins what is owed: at
+  /// clip / sqrt(ranks), of which a bucket of `size` coordinates gets sqrt(size /
+  /// coordinates), so that the whole keeps the bound. 0 is no clipping. Throws ConfigError
+  /// for a memory that does not clip.
+  Recipe clipped(double clip, int ranks, std::uint64_t size,
+                 std::uint64_t coordinates) const;
 };
+
+/// Whether a memory clips the gradient itself, before it joins what is owed.
+bool clips(const Spec& memory);
 
 /// One rank's side of one bucket: its debt, its compressor, its collective and the
 /// channel it alone uses. Buckets with the same channel id meet over the ranks.
@@ -36,6 +52,7 @@ class Bucket {
   /// was zero before the first: then only the coordinates that change are written. `grad`
   /// is not to be used afterwards. Where the trace says that the step was not finite,
   /// `sum` is not to be used either, and the debt is as before.
+  /// `density` is what `k` was rounded down from; 0: not known.
   StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
                  double learning_rate = 1, double density = 0);
 

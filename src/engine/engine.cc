@@ -60,6 +60,7 @@ engine::Recipe recipe_of(const EngineOptions& options) {
   if (!options.memory.empty()) recipe.memory = Spec::parse(options.memory);
   if (!options.compressor.empty()) recipe.compressor = Spec::parse(options.compressor);
   if (!options.collective.empty()) recipe.collective = Spec::parse(options.collective);
+  if (!options.schedule.empty()) recipe.schedule = Spec::parse(options.schedule);
   return recipe;
 }
 
@@ -84,19 +85,21 @@ class Engine::Impl {
  public:
   Impl(Transport& link, const Layout& parameters, const EngineOptions& options) {
     const engine::Recipe recipe = recipe_of(options);
-    // Memory before sparsifying is at work in the dense bucket too, as dgc's momentum is.
-    engine::Recipe whole = recipe;
-    whole.collective = Spec::parse("dense");
-    whole.compressor = Spec::parse("topk");  // which stands for none
-    const Spec schedule = Spec::parse(options.schedule);
-    make_schedule(schedule, options.density);  // refuses, even if no bucket is to use it
+    const auto schedule = [&](double density) {
+      return make_schedule(recipe.schedule, density, options.steps_per_epoch);
+    };
+    schedule(options.density);  // refuses, even if no bucket is to use it
     places_.resize(parameters.tensors.size());
     const auto plans = plan(parameters, options, recipe);
     channel_ = link.channel(options.channel);
+    std::uint64_t coordinates = 0;
+    for (const Tensor& tensor : parameters.tensors) coordinates += tensor.size();
     for (const engine::BucketPlan& plan : plans) {
+      const engine::Recipe own =
+          (plan.fused ? recipe.whole() : recipe)
+              .clipped(options.clip, link.size(), plan.layout.size(), coordinates);
       turns_.push_back(std::make_unique<Turn>(
-          plan, plan.fused ? whole : recipe, make_schedule(schedule, plan.density),
-          *channel_, static_cast<int>(turns_.size())));
+          plan, own, schedule(plan.density), *channel_, static_cast<int>(turns_.size())));
       layouts_.push_back(plan.layout);
       for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
         const Tensor& tensor = plan.layout.tensors[i];

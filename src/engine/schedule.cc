@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topknot/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 
 #include "topknot/error.h"
 
 namespace topknot {
 namespace {
+
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 
 class Constant final : public Schedule {
  public:
@@ -18,12 +22,27 @@ class Constant final : public Schedule {
   const double target_;
 };
 
+/// The parameter `name`, a number of steps; with the parameter epochs, where the steps of
+/// an epoch are known, as many as those have, but at least one.
+std::uint64_t steps_of(Params& params, std::string_view name, std::int64_t fallback,
+                       std::int64_t fewest, std::string_view meaning,
+                       std::uint64_t steps_per_epoch) {
+  const auto steps = static_cast<std::uint64_t>(
+      params.integer(name, fallback, fewest, kMostSteps, meaning));
+  const double epochs = params.number("epochs", 0, 0, 1e6,
+                                      "the same in epochs, where their steps are known");
+  if (epochs == 0 || steps_per_epoch == 0) return steps;
+  const double counted = epochs * static_cast<double>(steps_per_epoch);
+  return static_cast<std::uint64_t>(
+      std::clamp(std::round(counted), 1.0, static_cast<double>(kMostSteps)));
+}
+
 class DenseFirst final : public Schedule {
  public:
-  DenseFirst(double target, Params& params)
+  DenseFirst(double target, Params& params, std::uint64_t steps_per_epoch)
       : target_(target),
-        steps_(static_cast<std::uint64_t>(
-            params.integer("steps", 512, 0, 1LL << 40, "steps that send everything"))) {}
+        steps_(steps_of(params, "steps", 512, 0, "steps that send everything",
+                        steps_per_epoch)) {}
   double density(std::uint64_t step) const override {
     return step < steps_ ? 1 : target_;
   }
@@ -35,13 +54,13 @@ class DenseFirst final : public Schedule {
 
 class Exponential final : public Schedule {
  public:
-  Exponential(double target, Params& params)
+  Exponential(double target, Params& params, std::uint64_t steps_per_epoch)
       : target_(target),
         from_(params.number("from", 0.25, 1e-9, 1, "density of the first stage")),
         stages_(static_cast<std::uint64_t>(
             params.integer("stages", 4, 1, 1000, "stages before the target is reached"))),
-        period_(static_cast<std::uint64_t>(
-            params.integer("period", 100, 1, 1LL << 40, "steps of a stage"))) {}
+        period_(steps_of(params, "period", 100, 1, "steps of a stage", steps_per_epoch)) {
+  }
 
   double density(std::uint64_t step) const override {
     const std::uint64_t stage = step / period_;
@@ -59,15 +78,18 @@ class Exponential final : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_schedule(const Spec& spec, double target) {
+std::unique_ptr<Schedule> make_schedule(const Spec& spec, double target,
+                                        std::uint64_t steps_per_epoch) {
   if (!(target > 0 && target <= 1))
     throw ConfigError("A density of " + std::to_string(target) +
                       " is not in (0, 1]; 0.01 sends one coordinate in a hundred.");
   Params params = spec.params;
   std::unique_ptr<Schedule> made;
   if (spec.name == "constant") made = std::make_unique<Constant>(target);
-  if (spec.name == "dense") made = std::make_unique<DenseFirst>(target, params);
-  if (spec.name == "exponential") made = std::make_unique<Exponential>(target, params);
+  if (spec.name == "dense")
+    made = std::make_unique<DenseFirst>(target, params, steps_per_epoch);
+  if (spec.name == "exponential")
+    made = std::make_unique<Exponential>(target, params, steps_per_epoch);
   if (!made)
     throw ConfigError("There is no schedule named " + spec.name + "; nearest is " +
                       nearest(spec.name, {"constant", "dense", "exponential"}) + ".");

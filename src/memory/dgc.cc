@@ -23,14 +23,19 @@
 //
 // clip is this rank's own threshold on the norm of its gradient in the bucket. The paper
 // has the global threshold divided by the square root of the number of ranks; a memory
-// knows neither, so divide before giving it.
+// knows neither. The engine does, with EngineOptions::clip: see Recipe::clipped().
 //
 // Cost    one pass in before(): reads u and the gradient, writes both. One more read of
 //         the gradient with clip. O(k) in after().
 // Paper   Lin et al., "Deep Gradient Compression", ICLR 2018.
-// Departs The published clipping is off in every configuration, and two of its forms
-//         return nothing. With 16-bit values the published code clears the debt and then
-//         rounds, so the rounding error is lost: here the collective owes it.
+// Departs The paper clips by the norm of the whole gradient, which is known when backward
+//         is over and no bucket may have set out before. Here it is by bucket, each with
+//         its share of the threshold, so that the whole keeps the paper's bound; the
+//         published code does it by tensor. It is off in every published configuration,
+//         and two of its forms return nothing. The optimizer keeps a momentum for
+//         weight decay alone, as the published one does (sgd:of=decay). With 16-bit
+//         values the published code clears the debt and then rounds, so the rounding error
+//         is lost: here the collective owes it.
 
 #include <cmath>
 #include <limits>

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -40,6 +41,56 @@ TEST(Bucket, GivesTheMeanAndTheSameWhereverTheSumGoes) {
         EXPECT_GT(trace.sent_bytes, 0U);
       }
     });
+  }
+}
+
+/// How many a rank selects, step by step; k changes where the count of steps says so.
+std::vector<std::uint64_t> selected(const char* compressor, const char* collective,
+                                    int steps, int warm_up = 0) {
+  std::vector<std::uint64_t> counts;
+  run(2, [&](Transport& link) {
+    const std::size_t n = 4000;
+    Bucket bucket(Layout::flat(n),
+                  {{"residual", {}}, Spec::parse(compressor), Spec::parse(collective)},
+                  link, 0);
+    for (int step = 0; step < steps; ++step) {
+      std::vector<float> grad = integers(n, link.rank(), step);
+      for (float& value : grad) value += 0.01F;  // so that no two are alike for long
+      const StepTrace trace = bucket.step(grad, step < warm_up ? n : 80, grad);
+      if (link.rank() == 0) counts.push_back(trace.k_selected);
+    }
+  });
+  return counts;
+}
+
+TEST(Bucket, GivesTheConstantsOfOkTopkToItsLocalHalfToo) {
+  for (const std::string workload : {"vgg", "lstm", "bert"}) {
+    const std::string own = "reuse:workload=" + workload;
+    const std::string collective = "oktopk:workload=" + workload;
+    const auto counts = selected("reuse", collective.c_str(), 100);
+    EXPECT_EQ(counts, selected(own.c_str(), collective.c_str(), 100)) << workload;
+    EXPECT_NE(counts, selected("reuse:workload=any", collective.c_str(), 100))
+        << workload;
+  }
+  const auto often = selected("reuse", "oktopk:tau_prime=2", 60);
+  EXPECT_GE(std::count(often.begin(), often.end(), 80U), 30);
+}
+
+TEST(Bucket, SelectsWithoutABoundWhereOkTopkIsFaithful) {
+  const auto bounded = selected("reuse", "oktopk:workload=bert", 20);
+  const auto published = selected("reuse", "oktopk:workload=bert,faithful=1", 20);
+  EXPECT_LE(*std::max_element(bounded.begin(), bounded.end()), 160U);
+  EXPECT_GT(*std::max_element(published.begin(), published.end()), 240U)
+      << "a threshold of the first step is far too low on the next";
+}
+
+TEST(Bucket, FindsThresholdsAnewWhenADenseWarmUpEnds) {
+  // 37 is no multiple of any interval, which the published code would need.
+  for (const char* collective :
+       {"oktopk", "oktopk:workload=vgg", "oktopk:workload=vgg,faithful=1"}) {
+    const auto counts = selected("reuse", collective, 50, 37);
+    EXPECT_EQ(counts[36], 4000U) << collective;
+    EXPECT_EQ(counts[37], 80U) << collective;
   }
 }
 

@@ -77,8 +77,9 @@ TEST(Engine, DoesWhatItsBucketsDoForEveryScheme) {
                    number, p);
             }
             const bool last = !dense && b + 1 == layouts.size();
-            const std::uint64_t k = coordinates_for(x.size(), last || dense ? 1 : 0.1);
-            sent += buckets[b]->step(x, k, x, 0.1).sent_bytes;
+            const double density = last || dense ? 1 : 0.1;
+            const std::uint64_t k = coordinates_for(x.size(), density);
+            sent += buckets[b]->step(x, k, x, 0.1, density).sent_bytes;
             EXPECT_EQ(report.buckets[b].k_wanted, k);
             for (std::size_t i = 0; i < inside.size(); ++i) {
               const Tensor& tensor = layouts[b].tensors[i];
@@ -190,6 +191,75 @@ TEST(Engine, SendsAllDuringADenseWarmUpAndThenKOfEveryScheme) {
       }
     });
   }
+}
+
+std::vector<std::uint64_t> wanted_of_fc(const EngineOptions& made, int steps) {
+  std::vector<std::uint64_t> wanted;
+  run(1, [&](Transport& link) {
+    Engine engine(link, model(), made);
+    for (int i = 0; i < steps; ++i)
+      wanted.push_back(
+          step(engine, 0, static_cast<std::uint64_t>(i)).buckets[0].k_wanted);
+  });
+  return wanted;
+}
+
+TEST(Engine, FollowsTheScheduleOfItsSchemeUnlessItIsGivenAnother) {
+  EngineOptions made = options("dgc");  // fc.weight, of 400, is the first bucket
+  made.density = 0.01;
+  made.schedule.clear();
+  made.steps_per_epoch = 2;
+  EXPECT_EQ(wanted_of_fc(made, 10),
+            (std::vector<std::uint64_t>{100, 100, 44, 44, 20, 20, 8, 8, 4, 4}));
+  made.steps_per_epoch = 0;  // not known: 100 steps a stage
+  EXPECT_EQ(wanted_of_fc(made, 100), std::vector<std::uint64_t>(100, 100));
+  made.schedule = "constant";
+  EXPECT_EQ(wanted_of_fc(made, 3), (std::vector<std::uint64_t>{4, 4, 4}));
+  EngineOptions warm = options("oktopk");
+  warm.schedule.clear();
+  const auto wanted = wanted_of_fc(warm, 513);
+  EXPECT_EQ(wanted[0], 400U);
+  EXPECT_EQ(wanted[511], 400U);
+  EXPECT_EQ(wanted[512], 40U);
+}
+
+TEST(Engine, ClipsEachRanksOwnGradientAsDgcDoes) {
+  run(4, [](Transport& link) {
+    EngineOptions made = options("dgc", 0);
+    made.density = 1;
+    made.memory = "dgc:momentum=0";
+    made.clip =
+        6;  // each of 4 ranks 3, of which a parameter of n in 1034 gets sqrt(n / 1034)
+    made.bucket_bytes = 1;  // a bucket for each
+    Engine engine(link, model(), made);
+    engine.begin(0.1);
+    for (std::size_t p = 0; p < model().tensors.size(); ++p) {
+      std::ranges::fill(engine.gradient(p), 0.0F);
+      engine.gradient(p)[0] = p == 2 ? 1e-3F : 100.0F + static_cast<float>(link.rank());
+    }
+    ASSERT_TRUE(engine.finish().finite);
+    double squares = 0;
+    for (std::size_t p = 0; p < model().tensors.size(); ++p) {
+      const auto n = static_cast<double>(engine.gradient(p).size());
+      const float got = engine.gradient(p)[0];
+      const double most = 3 * std::sqrt(n / 1034);
+      EXPECT_NEAR(got, p == 2 ? 1e-3 : most, 1e-6) << p;
+      squares += static_cast<double>(got) * got;
+    }
+    EXPECT_LE(std::sqrt(squares), 3);
+  });
+}
+
+TEST(Engine, GivesRowsTheirShareOfTheDensity) {
+  // 7.5 % of 1,000 are 75, and of a row of 40 exactly 3; rows of 8 and of 3 give one.
+  run(1, [](Transport& link) {
+    EngineOptions made = options("adtopk", 0);
+    made.density = 0.075;
+    Engine engine(link, model(), made);
+    const StepReport report = step(engine, 0, 0);
+    EXPECT_EQ(report.buckets[0].k_wanted, 75U);
+    EXPECT_EQ(report.buckets[0].k_selected, 10U * 3 + 16 * 3 + 8 * 9);
+  });
 }
 
 TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
@@ -466,6 +536,8 @@ TEST(Engine, RefusesOptionsThatCannotBe) {
     refuses([](EngineOptions& o) { o.density = 0; });
     refuses([](EngineOptions& o) { o.schedule = "cosine"; });
     refuses([](EngineOptions& o) { o.rules = {"fc"}; });
+    refuses([](EngineOptions& o) { o.clip = 1; });  // knot's memory does not clip
+    refuses([](EngineOptions& o) { o.clip = -1; });
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "topknot/catalog.h"
 #include "topknot/error.h"
 
 namespace topknot {
@@ -39,6 +40,37 @@ TEST(Schedule, FallsByEqualRatiosAsDgcDoes) {
   }
 }
 
+TEST(Schedule, CountsEpochsWhereTheirStepsAreKnown) {
+  const Spec dgc = Spec::parse("exponential:stages=4,epochs=2,period=7");
+  EXPECT_EQ(make_schedule(dgc, 0.01, 10)->density(19), 0.25);
+  EXPECT_LT(make_schedule(dgc, 0.01, 10)->density(20), 0.25);
+  EXPECT_EQ(make_schedule(dgc, 0.01, 10)->density(80), 0.01);
+  EXPECT_EQ(make_schedule(dgc, 0.01)->density(6), 0.25);
+  EXPECT_LT(make_schedule(dgc, 0.01)->density(7), 0.25);
+  const Spec dense = Spec::parse("dense:epochs=0.5,steps=3");
+  EXPECT_EQ(make_schedule(dense, 0.01, 10)->density(4), 1);
+  EXPECT_EQ(make_schedule(dense, 0.01, 10)->density(5), 0.01);
+  EXPECT_EQ(make_schedule(dense, 0.01)->density(2), 1);
+  EXPECT_EQ(make_schedule(dense, 0.01)->density(3), 0.01);
+  // Without epochs= those of the run do not matter.
+  EXPECT_EQ(make_schedule(Spec::parse("dense:steps=3"), 0.01, 10)->density(3), 0.01);
+  EXPECT_EQ(make_schedule(Spec::parse("dense:epochs=0.001"), 0.01, 10)->density(0), 1);
+}
+
+TEST(Schedule, OfDgcIsThatOfItsPaper) {
+  const auto schedule =
+      make_schedule(Spec::parse(find_scheme("dgc").schedule), 0.001, 100);
+  const double published[] = {0.25, 0.0625, 0.015625, 0.004, 0.001, 0.001};
+  for (std::uint64_t epoch = 0; epoch < 6; ++epoch)
+    EXPECT_NEAR(schedule->density(epoch * 100 + 50) / published[epoch], 1, 0.02) << epoch;
+}
+
+TEST(Schedule, OfEverySchemeCanBeMade) {
+  for (const Scheme& scheme : schemes())
+    EXPECT_EQ(make_schedule(Spec::parse(scheme.schedule), 0.01)->density(1U << 30), 0.01)
+        << scheme.name;
+}
+
 TEST(Schedule, NeverSendsLessThanTheTarget) {
   const auto schedule = make_schedule(Spec::parse("exponential:from=0.1"), 0.5);
   EXPECT_EQ(schedule->density(0), 0.5);
@@ -49,6 +81,7 @@ TEST(Schedule, RefusesWhatItCannotDo) {
   EXPECT_THROW(make_schedule({"constant", {}}, 1.5), ConfigError);
   EXPECT_THROW(make_schedule({"exponentail", {}}, 0.1), ConfigError);
   EXPECT_THROW(make_schedule(Spec::parse("constant:steps=1"), 0.1), ConfigError);
+  EXPECT_THROW(make_schedule(Spec::parse("dense:epochs=-1"), 0.1), ConfigError);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ inline EngineOptions options(std::string_view scheme, std::uint64_t bucket_bytes
   EngineOptions made;
   made.scheme = scheme;
   made.density = 0.1;
+  made.schedule = "constant";
   made.bucket_bytes = bucket_bytes;
   return made;
 }
