@@ -5,8 +5,9 @@
     bench/domains.py --data DIR --out RUNS              # all of JOBS x SCHEMES, then the tables
     bench/domains.py --data DIR --out RUNS --jobs ncf --schemes dense knot
 
-Trains every job below with every scheme at one density, four workers as threads, the same
-samples in the same order for all. A run that has ended in RUNS is not made again, so that the
+Trains every job below with every scheme at one density from the first step on (a scheme's own
+warm-up would be most of such a short run), four workers as threads, the same samples in the
+same order for all. A run that has ended in RUNS is not made again, so that the
 program can be stopped and goes on; another density wants another folder. Time is the median over the steps: it means something only
 where nothing else ran. DIR has the real sets, as `topknot data` prepares them.
 """
@@ -38,8 +39,7 @@ def train(args, job: str, scheme: str) -> None:
     name, changes = JOBS[job]
     command = [args.topknot, "train", name, "--scheme", scheme, "--density", args.density]
     command += ["--data", args.data, "--workers", "4", "--out", folder, "--overwrite"]
-    if changes or args.set:
-        command += ["--set", *changes, *args.set]
+    command += ["--set", "density_schedule=constant", *changes, *args.set]
     print(f"{job} {scheme} ...", file=sys.stderr, flush=True)
     with open(args.out / f"{job}-{scheme}.log", "w") as log:
         subprocess.run(command, check=True, stdout=log, stderr=log)

@@ -36,12 +36,12 @@ void check_exchange(const Job& job) {
   const Spec compressor = part(job.compressor, scheme.compressor);
   const Spec collective = part(job.collective, scheme.collective);
   make_memory(part(job.memory, scheme.memory), Layout::flat(1));
-  make_compressor(compressor, Layout::flat(1));
+  make_compressor(with_shared(compressor, collective), Layout::flat(1));
   collective_parameters(collective.name);
   check_pair(compressor, collective);
   if (job.density <= 0)
     throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
-  make_schedule(Spec::parse(job.density_schedule), job.density);
+  make_schedule(part(job.density_schedule, scheme.schedule), job.density);
   for (const std::string& rule : job.rules) engine::Rule::parse(rule);
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/engine_options.h"
 
+#include <algorithm>
+
+#include "engine/bucket.h"
 #include "topknot/catalog.h"
 
 namespace topknot::train {
@@ -13,25 +16,80 @@ void move_momentum(Job& job, std::vector<std::string>& remarks) {
   Spec optimizer = Spec::parse(behind);
   if (memory.name != "dgc" || optimizer.name != "sgd") return;
   const double momentum = optimizer.params.number("momentum", 0, 0, 1, "");
-  if (momentum == 0) return;
-  behind = "sgd";
+  if (momentum == 0 || optimizer.params.given("of") != nullptr) return;
+  const std::string moved = optimizer.params.str();
+  // The weight decay, which the memory does not see, keeps its momentum.
+  const bool decays = job.weight_decay > 0 && job.local_steps == 1;
+  behind = decays ? "sgd:" + moved + ",of=decay" : "sgd";
   if (!memory.params.str().empty()) {
     remarks.push_back("the memory dgc has the momentum, so the optimizer goes without.");
     return;
   }
-  job.memory = "dgc:" + optimizer.params.str();  // which has the same parameters
-  remarks.push_back(optimizer.params.str() +
-                    " is moved from the optimizer to the memory dgc.");
+  job.memory = "dgc:" + moved;  // which has the same parameters
+  remarks.push_back(moved + " is moved from the optimizer to the memory dgc.");
 }
 
-EngineOptions engine_options(const Job& job, int channel) {
+void take_schedule(Job& job, std::vector<std::string>& remarks) {
+  if (!job.density_schedule.empty()) return;
+  job.density_schedule = find_scheme(job.scheme).schedule;
+  if (job.density_schedule == "constant") return;
+  remarks.push_back("the scheme " + job.scheme + " warms up by " + job.density_schedule +
+                    "; density_schedule=constant goes without.");
+}
+
+bool clips_before(const Job& job) {
+  const Spec memory = Spec::parse(job.memory.empty() ? find_scheme(job.scheme).memory
+                                                     : std::string_view(job.memory));
+  return job.clip > 0 && job.local_steps == 1 && engine::clips(memory) &&
+         memory.params.given("clip") == nullptr;
+}
+
+Pace Pace::of(const Job& job, std::uint64_t steps_per_epoch) {
+  const auto rounds = [&](std::uint64_t steps) {
+    const auto local = static_cast<std::uint64_t>(job.local_steps);
+    return (steps + local - 1) / local;
+  };
+  Pace pace;
+  pace.per_epoch = rounds(steps_per_epoch);
+  pace.in_all = pace.per_epoch * static_cast<std::uint64_t>(job.epochs);
+  if (job.steps > 0)
+    pace.in_all = std::min(pace.in_all, rounds(static_cast<std::uint64_t>(job.steps)));
+  return pace;
+}
+
+namespace {
+
+// The interval of ADTopk's monitor, as its code has it for each model.
+std::string_view monitor_interval(const std::string& model) {
+  if (model == "vgg16") return "10";
+  if (model == "lstm" || model == "acoustic" || model == "bert") return "20";
+  return "5";
+}
+
+// What a compressor is to know of the job, unless the job says it itself.
+std::string compressor_for(const Job& job, const Pace& pace) {
+  Spec compressor =
+      Spec::parse(job.compressor.empty() ? find_scheme(job.scheme).compressor
+                                         : std::string_view(job.compressor));
+  if (compressor.name != "adtopk_threshold") return job.compressor;
+  constexpr std::uint64_t kMost = 1'000'000'000;
+  compressor.params.give("tau", monitor_interval(Spec::parse(job.model).name));
+  compressor.params.give("steps", std::to_string(std::min(pace.in_all, kMost)));
+  return compressor.str();
+}
+
+}  // namespace
+
+EngineOptions engine_options(const Job& job, int channel, const Pace& pace) {
   EngineOptions options;
   options.scheme = job.scheme;
   options.memory = job.memory;
-  options.compressor = job.compressor;
+  options.compressor = compressor_for(job, pace);
   options.collective = job.collective;
   options.density = job.density;
   options.schedule = job.density_schedule;
+  options.steps_per_epoch = pace.per_epoch;
+  options.clip = clips_before(job) ? job.clip : 0;
   options.rules = job.rules;
   options.bucket_bytes = static_cast<std::uint64_t>(job.bucket_mb * (1 << 20));
   options.dense_vectors = job.dense_vectors;

@@ -48,7 +48,7 @@ struct Job {
   std::string compressor;
   std::string collective;
   double density = 0.01;
-  std::string density_schedule = "constant";
+  std::string density_schedule;  // empty: the scheme's
   std::vector<std::string> rules;
   bool dense_vectors = true;
   double bucket_mb = 25;

@@ -55,7 +55,7 @@ class Trainer {
         options_(options),
         observer_(observer),
         task_(make_task(job_, {link.rank(), link.size()})),
-        replica_(task_->model(), link, engine_options(job_, kEngineChannel)),
+        replica_(task_->model(), link, engine_options(job_, kEngineChannel, pace())),
         optimizer_(make_optimizer(Spec::parse(job_.optimizer), replica_.sizes())),
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
@@ -88,6 +88,9 @@ class Trainer {
  private:
   static Job prepared(Job job, std::vector<std::string>& remarks) {
     move_momentum(job, remarks);
+    take_schedule(job, remarks);
+    if (clips_before(job))
+      remarks.push_back("each worker clips its own gradient, at clip / sqrt(workers).");
     return job;
   }
 
@@ -109,6 +112,10 @@ class Trainer {
   std::uint64_t samples_per_step() const {
     return task_->samples_per_pass() * static_cast<std::uint64_t>(job_.accumulate);
   }
+  std::uint64_t steps_per_epoch() const {
+    return std::max<std::uint64_t>(task_->train_samples() / samples_per_step(), 1);
+  }
+  Pace pace() const { return Pace::of(job_, steps_per_epoch()); }
   bool over() const {
     const auto limit = static_cast<std::uint64_t>(job_.steps);
     return position_.epoch >= static_cast<std::uint64_t>(job_.epochs) ||
@@ -144,8 +151,7 @@ class Trainer {
       start.parameters += replica_.weight(i).size();
     start.train_samples = task_->train_samples();
     start.test_samples = task_->test_samples();
-    start.steps_per_epoch =
-        std::max<std::uint64_t>(task_->train_samples() / samples_per_step(), 1);
+    start.steps_per_epoch = steps_per_epoch();
     start.steps = position_.step + steps_to_come(start.steps_per_epoch);
     if (job_.steps > 0)
       start.steps = std::min(start.steps, static_cast<std::uint64_t>(job_.steps));
@@ -222,11 +228,12 @@ class Trainer {
   // be: the engine has seen to the others.
   bool apply(double lr) {
     double squares = 0;
-    if (job_.clip > 0 || local_)
+    const double clip = clips_before(job_) ? 0 : job_.clip;
+    if (clip > 0 || local_)
       for (std::size_t i = 0; i < replica_.size(); ++i)
         for (const float g : replica_.gradient(i)) squares += static_cast<double>(g) * g;
     if (!std::isfinite(squares)) return false;
-    const auto factor = static_cast<float>(clip_factor(squares, job_.clip));
+    const auto factor = static_cast<float>(clip_factor(squares, clip));
     optimizer_->begin_step();
     for (std::size_t i = 0; i < replica_.size(); ++i) {
       const bool decays = job_.decay_vectors || replica_.tensor(i).shape.size() > 1;

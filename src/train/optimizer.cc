@@ -10,13 +10,17 @@
 namespace topknot::train {
 namespace {
 
-/// m = momentum * m + g; the weight moves by m, or with Nesterov by g + momentum * m.
+/// m = momentum * m + g; the weight moves by m, or with Nesterov by g + momentum * m. With
+/// of=decay the gradient has its momentum already, as the memory dgc gives it: then g is the
+/// weight decay alone, and the gradient is added as it is.
 class Sgd final : public Optimizer {
  public:
   Sgd(Params& params, std::span<const std::size_t> sizes)
       : Sgd(static_cast<float>(
                 params.number("momentum", 0, 0, 1, "share of the last move")),
-            params.flag("nesterov", false, "look one move ahead"), sizes) {}
+            params.flag("nesterov", false, "look one move ahead"),
+            params.choice("of", {"all", "decay"}, "what has momentum") == "decay",
+            sizes) {}
 
   void apply(std::size_t parameter, std::span<float> weight,
              std::span<const float> gradient, const Move& move) override {
@@ -29,6 +33,15 @@ class Sgd final : public Optimizer {
       return;
     }
     float* const last = slot(0, parameter).data();
+    if (of_decay_) {
+      for (std::size_t i = 0; i < weight.size(); ++i) {
+        const float g = decay * weight[i];
+        last[i] = momentum_ * last[i] + g;
+        const float moved = nesterov_ ? g + momentum_ * last[i] : last[i];
+        weight[i] -= lr * (scale * gradient[i] + moved);
+      }
+      return;
+    }
     for (std::size_t i = 0; i < weight.size(); ++i) {
       const float g = scale * gradient[i] + decay * weight[i];
       last[i] = momentum_ * last[i] + g;
@@ -37,15 +50,17 @@ class Sgd final : public Optimizer {
   }
 
  private:
-  Sgd(float momentum, bool nesterov, std::span<const std::size_t> sizes)
+  Sgd(float momentum, bool nesterov, bool of_decay, std::span<const std::size_t> sizes)
       : Optimizer(momentum == 0 ? std::vector<std::string_view>{}
                                 : std::vector<std::string_view>{"momentum"},
                   sizes),
         momentum_(momentum),
-        nesterov_(nesterov) {}
+        nesterov_(nesterov),
+        of_decay_(of_decay) {}
 
   const float momentum_;
   const bool nesterov_;
+  const bool of_decay_;
 };
 
 /// Kingma and Ba, ICLR 2015. `decoupled` takes the decay off the weight instead of adding

@@ -49,7 +49,7 @@ class Optimizer {
   std::vector<std::vector<std::vector<float>>> kept_;  // by slot and parameter
 };
 
-/// "sgd:momentum=0.9,nesterov=1", "adam:beta1=0.9,beta2=0.999,eps=1e-8,correct=1" or "adamw:..."
+/// "sgd:momentum=0.9,nesterov=1,of=all", "adam:beta1=0.9,beta2=0.999,eps=1e-8,correct=1" or "adamw:..."
 /// for parameters of these sizes. Throws ConfigError for anything else.
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
                                           std::span<const std::size_t> sizes);

@@ -60,6 +60,28 @@ TEST(Sgd, LooksAheadWithNesterov) {
   EXPECT_FLOAT_EQ(weight[0], 1 - 0.1F * (0.5F + 0.5F * 0.5F));
 }
 
+TEST(Sgd, HasMomentumOfTheDecayAloneWhereTheGradientHasItAlready) {
+  for (const bool nesterov : {false, true}) {
+    const std::vector<std::size_t> sizes = {1};
+    const std::string flag = nesterov ? ",nesterov=1" : "";
+    const auto plain = make_optimizer(Spec::parse("sgd:momentum=0.5" + flag), sizes);
+    const auto behind =
+        make_optimizer(Spec::parse("sgd:momentum=0.5,of=decay" + flag), sizes);
+    std::vector<float> one = {2};
+    std::vector<float> other = {2};
+    float velocity = 0;
+    for (const float gradient : {0.7F, -0.1F, 0.9F, 0.0F, 0.3F}) {
+      velocity = 0.5F * velocity + gradient;
+      const float ahead = nesterov ? gradient + 0.5F * velocity : velocity;
+      plain->begin_step();
+      plain->apply(0, one, {&gradient, 1}, {.lr = 0.1, .decay = 0.3});
+      behind->begin_step();
+      behind->apply(0, other, {&ahead, 1}, {.lr = 0.1, .decay = 0.3});
+      EXPECT_NEAR(one[0], other[0], 1e-6) << flag;
+    }
+  }
+}
+
 TEST(Adam, MovesByTheRateAtFirstWhateverTheGradient) {
   const std::vector<float> weight = after("adam", 1, {.lr = 0.1, .decay = 0});
   EXPECT_NEAR(weight[0], 0.9, 1e-6);

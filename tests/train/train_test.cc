@@ -69,6 +69,7 @@ class EveryScheme : public ::testing::TestWithParam<std::string> {};
 TEST_P(EveryScheme, ResumesToTheSameBits) {
   Job job = small_job();
   job.scheme = GetParam();
+  job.density_schedule = "constant";
   job.steps = 13;
   testing::expect_resumes(2, job, 6);
 }
@@ -76,6 +77,7 @@ TEST_P(EveryScheme, ResumesToTheSameBits) {
 TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
   Job job = small_job();
   job.scheme = GetParam();
+  job.density_schedule = "constant";
   job.steps = 3;
   const Folder folder;
   train_on(3, job, {.checkpoints = folder.path()});
@@ -98,6 +100,48 @@ INSTANTIATE_TEST_SUITE_P(Catalog, EveryScheme, ::testing::ValuesIn(names_of_sche
                              if (letter == '-') letter = '_';
                            return name;
                          });
+
+TEST(Training, WarmsUpAsItsSchemeDoesUnlessTheJobSaysOtherwise) {
+  Job job = small_job();
+  job.scheme = "oktopk";
+  job.steps = 3;
+  const auto own = train_on(2, job).weights_hash;
+  job.density_schedule = "dense:steps=3";
+  EXPECT_EQ(train_on(2, job).weights_hash, own);
+  job.density_schedule = "constant";
+  EXPECT_NE(train_on(2, job).weights_hash, own);
+}
+
+TEST(Training, WarmsUpByTheEpochsOfTheJob) {
+  Job job = small_job();
+  job.scheme = "dgc";
+  job.optimizer = "sgd";
+  job.steps = 0;
+  job.epochs = 2;
+  const Outcome own = train_on(2, job);
+  job.density_schedule =
+      "exponential:stages=4,from=0.25,period=" + std::to_string(own.steps / 2);
+  EXPECT_EQ(train_on(2, job).weights_hash, own.weights_hash);
+  job.density_schedule = "exponential:stages=4,from=0.25,period=1";
+  EXPECT_NE(train_on(2, job).weights_hash, own.weights_hash);
+}
+
+TEST(Training, ClipsBeforeTheExchangeWithDgc) {
+  Job job = small_job();
+  job.scheme = "dgc";
+  job.steps = 3;
+  job.clip = 0.02;
+  job.bucket_mb = 0;
+  job.dense_vectors = false;  // one bucket, which is all of the gradient
+  const auto clipped = train_on(4, job).weights_hash;
+  Job spelt = job;
+  spelt.clip = 0;
+  spelt.optimizer = "sgd";
+  spelt.memory = "dgc:momentum=0.9,clip=0.01";
+  EXPECT_EQ(train_on(4, spelt).weights_hash, clipped);
+  job.clip = 0;
+  EXPECT_NE(train_on(4, job).weights_hash, clipped);
+}
 
 TEST(Training, MovesAllOfTheMomentumToTheMemoryThatHasIt) {
   Job job = small_job();
