@@ -11,10 +11,12 @@ namespace {
 void try_out(const Config& config) {
   const Layout layout = Layout::flat(1);
   static_cast<void>(make_memory(config.recipe.memory, layout));
-  const auto pick = make_compressor(config.recipe.compressor, layout);
+  static_cast<void>(config.recipe.clipped(config.clip, 1, 1, 1));
+  const auto pick = make_compressor(
+      with_shared(config.recipe.compressor, config.recipe.collective), layout);
   const auto alone = make_inproc(1);
   static_cast<void>(make_collective(config.recipe.collective, *alone[0], *pick, layout));
-  static_cast<void>(make_schedule(config.schedule, config.density));
+  static_cast<void>(make_schedule(config.recipe.schedule, config.density));
 }
 
 }  // namespace
@@ -22,14 +24,19 @@ void try_out(const Config& config) {
 Config Config::parse(const std::string& scheme, const std::string& memory,
                      const std::string& compressor, const std::string& collective,
                      double density, const std::string& schedule,
-                     const std::vector<std::string>& rules, bool rollback) {
+                     std::uint64_t steps_per_epoch, double clip,
+                     std::uint64_t coordinates, const std::vector<std::string>& rules,
+                     bool rollback) {
   Config config;
   config.recipe = engine::Recipe::of(scheme);
   if (!memory.empty()) config.recipe.memory = Spec::parse(memory);
   if (!compressor.empty()) config.recipe.compressor = Spec::parse(compressor);
   if (!collective.empty()) config.recipe.collective = Spec::parse(collective);
   config.density = density;
-  config.schedule = Spec::parse(schedule);
+  if (!schedule.empty()) config.recipe.schedule = Spec::parse(schedule);
+  config.steps_per_epoch = steps_per_epoch;
+  config.clip = clip;
+  config.coordinates = coordinates;
   for (const std::string& rule : rules) config.rules.push_back(engine::Rule::parse(rule));
   config.rollback = rollback;
   try_out(config);

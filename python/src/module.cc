@@ -141,7 +141,8 @@ void bind_session(py::module_& m) {
   py::class_<Config>(m, "Config")
       .def(py::init(&Config::parse), py::kw_only(), py::arg("scheme"), py::arg("memory"),
            py::arg("compressor"), py::arg("collective"), py::arg("density"),
-           py::arg("schedule"), py::arg("rules"), py::arg("rollback"));
+           py::arg("schedule"), py::arg("steps_per_epoch"), py::arg("clip"),
+           py::arg("coordinates"), py::arg("rules"), py::arg("rollback"));
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
       .def(py::init([](const Config& config, const std::string& group,
                        std::vector<int> hosts, double timeout) {
@@ -202,6 +203,7 @@ py::list catalog() {
                          py::arg("memory") = std::string(scheme.memory),
                          py::arg("compressor") = std::string(scheme.compressor),
                          py::arg("collective") = std::string(scheme.collective),
+                         py::arg("schedule") = std::string(scheme.schedule),
                          py::arg("summary") = std::string(scheme.summary)));
   return list;
 }

@@ -71,9 +71,12 @@ Plan::Part Plan::make_part(const engine::Group& group, bool in_place,
   if (!in_place) part.lifted.resize(part.size);
   const bool whole = group.density >= 1;
   part.schedule =
-      make_schedule(whole ? Spec::parse("constant") : config.schedule, group.density);
-  part.bucket = std::make_unique<engine::Bucket>(
-      own, whole ? engine::Recipe::of("dense") : config.recipe, link, channel);
+      make_schedule(config.recipe.schedule, group.density, config.steps_per_epoch);
+  const engine::Recipe recipe =
+      (whole ? config.recipe.whole() : config.recipe)
+          .clipped(config.clip, link.size(), part.size,
+                   config.coordinates == 0 ? layout_.size() : config.coordinates);
+  part.bucket = std::make_unique<engine::Bucket>(own, recipe, link, channel);
   return part;
 }
 

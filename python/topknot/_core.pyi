@@ -22,6 +22,9 @@ class Config:
         collective: str,
         density: float,
         schedule: str,
+        steps_per_epoch: int,
+        clip: float,
+        coordinates: int,
         rules: list[str],
         rollback: bool,
     ) -> None: ...

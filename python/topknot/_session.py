@@ -31,19 +31,30 @@ class Options:
     memory: str | None
     compressor: str | None
     collective: str | None
-    schedule: str
+    schedule: str | None
+    steps_per_epoch: int
+    clip: float
+    coordinates: int  # of the whole gradient; 0: what is reduced at once is whole
     rules: tuple[str, ...]
     rollback: bool
     timeout: float
 
     def config(self) -> _core.Config:
+        if self.steps_per_epoch < 0:
+            raise _core.ConfigError(
+                f"steps_per_epoch={self.steps_per_epoch} is no number of steps: it is at "
+                "least 1, or None where it is not known."
+            )
         return _core.Config(
             scheme=self.scheme,
             memory=self.memory or "",
             compressor=self.compressor or "",
             collective=self.collective or "",
             density=self.density,
-            schedule=self.schedule,
+            schedule=self.schedule or "",
+            steps_per_epoch=self.steps_per_epoch,
+            clip=self.clip,
+            coordinates=self.coordinates,
             rules=list(self.rules),
             rollback=self.rollback,
         )

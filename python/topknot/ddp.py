@@ -18,7 +18,9 @@ def attach(
     memory: str | None = None,
     compressor: str | None = None,
     collective: str | None = None,
-    schedule: str = "constant",
+    schedule: str | None = None,
+    steps_per_epoch: int | None = None,
+    clip: float = 0.0,
     rules: Iterable[str] = (),
     timeout: float = 60.0,
     rollback: bool = True,
@@ -32,8 +34,15 @@ def attach(
     scheme       a name of topknot.schemes(); memory, compressor and collective replace its
                  parts, each with parameters as in "oktopk:tau=64"
     density      in (0, 1]; 1 sends everything
-    schedule     density over time: "constant", "dense:steps=512" or
-                 "exponential:stages=4,period=100,from=0.25"
+    schedule     density over time instead of the scheme's: "constant", "dense:steps=512" or
+                 "exponential:stages=4,period=100,from=0.25"; the schemes dgc and oktopk
+                 have a warm-up, the others are constant
+    steps_per_epoch
+                 for schedules that count epochs, as dgc's does; without it a stage of
+                 dgc's warm-up takes 100 steps
+    clip         the longest gradient (L2) with the scheme dgc, which clips each rank's own at
+                 clip / sqrt(ranks), bucket by bucket, before it joins what is owed; with
+                 other schemes clip after backward as without topknot
     rules        density by parameter name, the first that matches counts: "head.*=dense",
                  "embed*=0.05". Parameters of one dimension, biases and norms, are sent whole
                  unless a rule says otherwise.
@@ -52,6 +61,9 @@ def attach(
         compressor=compressor,
         collective=collective,
         schedule=schedule,
+        steps_per_epoch=int(steps_per_epoch or 0),
+        clip=float(clip),
+        coordinates=sum(p.numel() for p in model.module.parameters() if p.requires_grad),
         rules=tuple(rules),
         rollback=rollback,
         timeout=float(timeout),
