@@ -24,7 +24,8 @@
 //         top-k).
 // Departs In the published code everyone selects and all but the leader throw it away. A
 //         compressor that keeps something from step to step sees every P-th step only.
-//         ScaleCom's low-pass filter on the debt is a memory's business, not ours.
+//         ScaleCom's low-pass filter on the debt is a memory's business, and no memory here
+//         has it.
 
 #include <memory>
 #include <vector>

@@ -40,6 +40,8 @@
 //           lower position, so that equal sets are cut equally.
 //         - Positions and values travel in one message of 8 bytes a pair or less; the
 //           published code packs both as 64-bit floats.
+//         - The published code sends 0.4 % in the first epoch, whatever the density: here
+//           that is a schedule, and the scheme has none.
 
 #include <algorithm>
 #include <bit>

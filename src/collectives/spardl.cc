@@ -48,6 +48,8 @@
 //           search of each block before each send: one sweep instead of P - 1 searches
 //           and three copies. 2 sqrt(km) more than k are asked for, so that blocks of
 //           even load fill their quota; those with fewer candidates send fewer.
+//         - A block's quota is ceil(k/P), the same for all; published, the block's length
+//           times the density, rounded down, which may be none at all.
 //         - All blocks of a round travel in one packet; the published code pays three
 //           messages a block, 3(P-1) instead of ceil(log2 P).
 //         - What was dropped across teams is owed by one rank, whole, instead of by each

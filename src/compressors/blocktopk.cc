@@ -19,7 +19,8 @@
 //          sparse communication).
 // Departs  There the sums are first added up over all ranks, so that all keep the same
 //          blocks. That is a word between ranks, which a compressor has no channel for:
-//          here every rank keeps its own, and the collective merges them.
+//          here every rank keeps its own, and the collective merges them. Its correction of
+//          momentum is the memory dgc, its dense start the schedule dense: name them.
 
 #include <algorithm>
 #include <array>

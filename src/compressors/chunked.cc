@@ -19,7 +19,9 @@
 // Departs  A share is a fraction of k, not a fixed 32 or 64 in each chunk, so density
 //          means what it means elsewhere; chunks are runs of the bucket, not 64 x 64
 //          squares of a matrix (one published code takes rows by mistake, of another
-//          density each).
+//          density each). A coordinate's sum is divided by the number of all ranks; there
+//          by that of the ranks that sent it. Decay is the memory residual's, values of a
+//          few bits are the collective's (values=i2), with another code than theirs.
 
 #include <algorithm>
 #include <memory>

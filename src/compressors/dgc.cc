@@ -26,6 +26,11 @@
 //          - The largest stride that gives enough samples, as published: one more than a
 //            multiple of 8, so that it does not fall in step with the rows of a matrix.
 //            spare=0 gives the published threshold.
+//          - It selects in each tensor by itself, k rounded up; here in a bucket, k
+//            rounded down.
+//          - Its warm-up is the scheme's schedule: 25 % of the gradient in the first
+//            epoch, then in four equal ratios down to the density. The published code has
+//            another one by default, c, c^2, ... with c the sixth root of the density.
 
 #include <algorithm>
 #include <bit>

@@ -21,7 +21,8 @@
 //          Learning", arXiv 1911.08772.
 // Departs  The published code looks at one tail of a two-sided estimate, which is wrong
 //          when the mean is not zero; its factors 0.5 and 1.5 can step over the band for
-//          ever; its last correction is not applied; and its count may end anywhere.
+//          ever; it corrects three times, and the last is not applied; and its count may
+//          end anywhere.
 
 #include <algorithm>
 #include <cmath>

@@ -20,6 +20,9 @@
 //          halvings, so that with a heavy tail it selects far fewer than k; where k/2 to
 //          k reach the threshold it goes up instead of down; trimming never ends when all
 //          magnitudes are equal, as in a vector of zeros, and skips the last selection.
+//          The paper is said to choose by size, small tensors dense, medium ones trimmed,
+//          large ones by binary search, and to keep a threshold for several steps; here
+//          the method is a parameter of all buckets, and every step searches.
 
 #include <algorithm>
 #include <memory>

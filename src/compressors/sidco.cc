@@ -25,6 +25,7 @@
 // Departs  In the published code all tensors share one number of stages; a generalised
 //          Pareto with shape near zero, equal magnitudes, zeros and an empty tail end in
 //          NaN or an exception; the gradient is normalised first, which changes nothing.
+//          Its scripts run one stage without adapting: stages=1.
 
 #include <algorithm>
 #include <cmath>

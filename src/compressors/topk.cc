@@ -11,8 +11,12 @@
 //
 // Promise  exactly min(k, n) coordinates, ties to the lower index, on every step.
 // Cost     reads acc and grad once and writes acc once, in nearly all steps; O(k)
-//          besides. Paper    Aji and Heafield, "Sparse Communication for Distributed
-//          Gradient Descent", EMNLP 2017. The single sweep is ours.
+//          besides.
+// Paper    Aji and Heafield, "Sparse Communication for Distributed Gradient Descent",
+//          EMNLP 2017.
+// Departs  There the threshold comes from a small sample, so that the count is near k; here
+//          it is exact. The published codes leave the order of ties to the device, so ranks
+//          may differ in it, and rank NaN above all. The single sweep is ours.
 
 #include <memory>
 
