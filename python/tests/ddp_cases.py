@@ -86,13 +86,48 @@ def density_one_is_plain_ddp():
 def one_percent_is_the_same_bits_everywhere():
     for scheme in ("knot", "oktopk", "topka"):
         model = network()
-        topknot.attach(model, scheme, density=0.01)
+        topknot.attach(model, scheme, density=0.01, schedule="constant")
         steps = 50 if scheme == "knot" else 10
         train(model, steps)
         assert same_bits_everywhere(flat(model)), scheme
         said = topknot.stats(model)
         assert said["steps"] == steps
         assert said["sent_bytes"] < said["dense_bytes"]
+
+
+def dgc_that_sends_all_is_plain_momentum():
+    """In what is sparsified and in what is sent whole, biases and norms."""
+    for options in ({"density": 1}, {"density": 0.1, "schedule": "dense:steps=20"}):
+        plain, hooked = network(), network()
+        topknot.attach(hooked, "dgc", **options)
+        train(plain, 10)
+        train(hooked, 10, momentum=0)
+        torch.testing.assert_close(flat(hooked), flat(plain), rtol=1e-4, atol=1e-5)
+
+
+def density_of(**options) -> list[float]:
+    """Of each of 4 steps."""
+    model = network()
+    topknot.attach(model, "dgc", density=0.01, **options)
+    agreed = [0.0]
+    for step in range(4):
+        train(model, 1, first=step, momentum=0)
+        agreed.append(topknot.stats(model)["density"] * (step + 1))
+    return [after - before for before, after in zip(agreed, agreed[1:])]
+
+
+def a_scheme_warms_up_unless_it_is_told_otherwise():
+    assert max(density_of(schedule="constant")) < 0.15
+    assert min(density_of()) > 0.2  # 100 steps of 25 %
+    by_epoch = density_of(steps_per_epoch=1)
+    assert by_epoch[0] > 0.2 and by_epoch[0] > by_epoch[1] > by_epoch[2] > by_epoch[3]
+
+
+def dgc_clips_each_ranks_own_gradient():
+    model = network()
+    topknot.attach(model, "dgc", density=1, clip=1e-3)
+    backward(model, 0)
+    assert 0 < flat_grad(model).norm() <= 1e-3 / size() ** 0.5 + 1e-9
 
 
 def nothing_is_lost_from_the_first_step_on():

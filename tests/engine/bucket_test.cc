@@ -44,9 +44,11 @@ TEST(Bucket, GivesTheMeanAndTheSameWhereverTheSumGoes) {
   }
 }
 
-/// How many a rank selects, step by step; k changes where the count of steps says so.
+/// How many a rank selects, step by step, after a dense warm-up; and how many are agreed on,
+/// if `agreed` is given.
 std::vector<std::uint64_t> selected(const char* compressor, const char* collective,
-                                    int steps, int warm_up = 0) {
+                                    int steps, int warm_up = 0,
+                                    std::vector<std::uint64_t>* agreed = nullptr) {
   std::vector<std::uint64_t> counts;
   run(2, [&](Transport& link) {
     const std::size_t n = 4000;
@@ -57,7 +59,9 @@ std::vector<std::uint64_t> selected(const char* compressor, const char* collecti
       std::vector<float> grad = integers(n, link.rank(), step);
       for (float& value : grad) value += 0.01F;  // so that no two are alike for long
       const StepTrace trace = bucket.step(grad, step < warm_up ? n : 80, grad);
-      if (link.rank() == 0) counts.push_back(trace.k_selected);
+      if (link.rank() != 0) continue;
+      counts.push_back(trace.k_selected);
+      if (agreed != nullptr) agreed->push_back(trace.count);
     }
   });
   return counts;
@@ -88,9 +92,11 @@ TEST(Bucket, FindsThresholdsAnewWhenADenseWarmUpEnds) {
   // 37 is no multiple of any interval, which the published code would need.
   for (const char* collective :
        {"oktopk", "oktopk:workload=vgg", "oktopk:workload=vgg,faithful=1"}) {
-    const auto counts = selected("reuse", collective, 50, 37);
+    std::vector<std::uint64_t> agreed;
+    const auto counts = selected("reuse", collective, 50, 37, &agreed);
     EXPECT_EQ(counts[36], 4000U) << collective;
     EXPECT_EQ(counts[37], 80U) << collective;
+    EXPECT_NEAR(static_cast<double>(agreed[37]), 80, 10) << collective << ", with ties";
   }
 }
 

@@ -228,8 +228,8 @@ TEST(Engine, ClipsEachRanksOwnGradientAsDgcDoes) {
     EngineOptions made = options("dgc", 0);
     made.density = 1;
     made.memory = "dgc:momentum=0";
-    made.clip =
-        6;  // each of 4 ranks 3, of which a parameter of n in 1034 gets sqrt(n / 1034)
+    // Each of 4 ranks has 3, of which a parameter of n in 1034 gets sqrt(n / 1034).
+    made.clip = 6;
     made.bucket_bytes = 1;  // a bucket for each
     Engine engine(link, model(), made);
     engine.begin(0.1);
