@@ -70,6 +70,7 @@ Achieved run(const std::string& compressor, const Kind& kind, std::size_t n, int
   for (int step = 0; step < steps; ++step) {
     core::Random random(static_cast<std::uint64_t>(step) + 1);
     for (float& g : gradient) g = kind.draw(random);
+    pick->expect(k, density);
     if (!pick->select(debt, gradient, k, sent)) std::abort();
     core::erase(sent.index, debt);
     const double got = static_cast<double>(sent.size()) / static_cast<double>(n);

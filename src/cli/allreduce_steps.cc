@@ -132,7 +132,8 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
     if (step == options.warm_up) sent_before = bucket.traffic().bytes_to;
     meet(link);
     const StepTrace trace =
-        bucket.step(gradient, options.problem.k(), in_place ? gradient : sum);
+        bucket.step(gradient, options.problem.k(), in_place ? gradient : sum, 1,
+                    options.problem.density);
     if (step >= options.warm_up)
       measured.push_back({trace.seconds, trace.select_seconds, trace.wait_seconds,
                           static_cast<double>(trace.sent_messages),

@@ -42,6 +42,7 @@ class Workbench {
  public:
   explicit Workbench(const Options& options)
       : k_(options.problem.k()),
+        density_(options.problem.density),
         remembers_(options.memory == "residual"),
         layout_(options.gradients.layout_or(bench_layout(options.problem.n))),
         gradients_(options.gradients.of_rank(0, options.problem.n, 0)),
@@ -57,6 +58,7 @@ class Workbench {
   }
 
   void local_step(Compressor& pick, std::span<float> debt, int step, Sparse& sent) const {
+    pick.expect(k_, density_);
     if (!pick.select(debt, gradient(step), k_, sent))
       throw ContractError("a finite gradient was called not finite");
     core::erase(sent.index, debt);
@@ -76,6 +78,7 @@ class Workbench {
 
  private:
   std::size_t k_;
+  double density_;
   bool remembers_;
   Layout layout_;
   std::vector<std::vector<float>> gradients_;

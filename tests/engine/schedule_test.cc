@@ -59,10 +59,10 @@ TEST(Schedule, CountsEpochsWhereTheirStepsAreKnown) {
 
 TEST(Schedule, OfDgcIsThatOfItsPaper) {
   const auto schedule =
-      make_schedule(Spec::parse(find_scheme("dgc").schedule), 0.001, 100);
+      make_schedule(Spec::parse(find_scheme("dgc").schedule), 0.001, 70);
   const double published[] = {0.25, 0.0625, 0.015625, 0.004, 0.001, 0.001};
   for (std::uint64_t epoch = 0; epoch < 6; ++epoch)
-    EXPECT_NEAR(schedule->density(epoch * 100 + 50) / published[epoch], 1, 0.02) << epoch;
+    EXPECT_NEAR(schedule->density(epoch * 70 + 60) / published[epoch], 1, 0.02) << epoch;
 }
 
 TEST(Schedule, OfEverySchemeCanBeMade) {
