@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collectives/courier.h"
+#include "copy_of.h"
 #include "core/random.h"
 #include "core/wire.h"
 #include "ranks.h"
@@ -131,7 +132,7 @@ Measured measure(const std::string& collective, int ranks, Gradient kind) {
     std::vector<float> sum(kN);
     for (int step = 0; step < kSteps; ++step) {
       const Reduced reduced =
-          made->reduce(acc, gradient(kind, link.rank(), step), kK, sum);
+          made->reduce(acc, copy_of(gradient(kind, link.rank(), step)), kK, sum);
       for (const std::uint32_t i : reduced.index) sum[i] = 0;
       words[rank].push_back(static_cast<double>(scale.take_pair_words()));
     }

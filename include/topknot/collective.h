@@ -39,12 +39,13 @@ class Collective {
   /// `acc` in the sweep that selects; about `k` coordinates are agreed on. Every rank
   /// calls with equal sizes and equal `k`, in the same order. `grad` may be empty:
   /// nothing joins. `sum` is all zeros, or the memory of `grad`, which costs one more
-  /// pass to overwrite.
+  /// pass to overwrite. `grad` is used up: on return its content is unspecified, unless
+  /// `sum` is the same memory.
   ///
-  /// When the result is not finite, `acc` is as before the call (see Compressor::select)
-  /// and `sum` is not to be used. When a LinkError is thrown, `acc` holds acc before +
-  /// grad: nothing is lost, and nothing counts as sent.
-  virtual Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  /// When the result is not finite, `acc` is as before the call, bit for bit, and `sum` is
+  /// not to be used. When a LinkError is thrown, `acc` holds acc before + grad: nothing is
+  /// lost, and nothing counts as sent.
+  virtual Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                          std::span<float> sum) = 0;
 
   /// Whether anything can be left owed. Where not, `acc` may be empty.

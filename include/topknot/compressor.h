@@ -21,9 +21,12 @@ class Compressor {
   /// may be empty: then nothing is added. What is owed is not its affair: `acc` keeps the
   /// coordinates that were selected.
   ///
-  /// Returns false when a sum was not finite. Then `out` is empty and `acc` is as before
-  /// the call, up to the one rounding of (acc + grad) - grad where it had been added.
-  [[nodiscard]] virtual bool select(std::span<float> acc, std::span<const float> grad,
+  /// `grad` is used up: on return it holds what `acc` was before the call, bit for bit, so
+  /// that copying it back undoes the call.
+  ///
+  /// Returns false when a sum was not finite. Then `out` is empty, `acc` is as before the
+  /// call, bit for bit, and the content of `grad` is unspecified.
+  [[nodiscard]] virtual bool select(std::span<float> acc, std::span<float> grad,
                                     std::size_t k, Sparse& out) = 0;
 
   /// Called before a step by who knows it: the density that the step's `k` was rounded down

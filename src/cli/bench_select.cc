@@ -51,15 +51,19 @@ class Workbench {
     Progress progress("preparing gradients", kSettlingSteps);
     const auto topk = make_compressor({"topk", {}}, layout_);
     Sparse sent;
+    std::vector<float> gradient;
     for (int step = 0; step < kSettlingSteps; ++step) {
-      local_step(*topk, settled_, step, sent);
+      copy_gradient(step, gradient);
+      local_step(*topk, settled_, gradient, sent);
       progress.step();
     }
   }
 
-  void local_step(Compressor& pick, std::span<float> debt, int step, Sparse& sent) const {
+  /// The gradient is used up.
+  void local_step(Compressor& pick, std::span<float> debt, std::span<float> gradient,
+                  Sparse& sent) const {
     pick.expect(k_, density_);
-    if (!pick.select(debt, gradient(step), k_, sent))
+    if (!pick.select(debt, gradient, k_, sent))
       throw ContractError("a finite gradient was called not finite");
     core::erase(sent.index, debt);
   }
@@ -71,6 +75,10 @@ class Workbench {
 
   std::span<const float> gradient(int step) const {
     return gradients_[static_cast<std::size_t>(step) % gradients_.size()];
+  }
+  void copy_gradient(int step, std::vector<float>& into) const {
+    const std::span<const float> from = gradient(step);
+    into.assign(from.begin(), from.end());
   }
   const std::vector<float>& settled() const { return settled_; }
   const Layout& layout() const { return layout_; }
@@ -103,7 +111,7 @@ bool is_exact(std::span<const float> before, std::span<const float> grad, std::s
 /// a quarter of it by a threshold. Not a compressor of the catalog, for it sees a part.
 class PartitionScan final : public Compressor {
  public:
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     const std::size_t part = acc.size() / 4;
     const bool well = core::fold(acc.subspan(part), grad.subspan(part));
@@ -137,16 +145,19 @@ Json measure(const Workbench& bench, const std::string& name, int steps, Times& 
              std::vector<float>& twin) {
   const auto pick = make_local(name, bench.layout());
   std::vector<float> debt = bench.settled();
+  std::vector<float> gradient;
   Sparse sent;
   int step = kSettlingSteps;
   for (int warm_up = 0; warm_up < kWarmUp; ++warm_up) {
     bench.forget(debt);
-    bench.local_step(*pick, debt, step++, sent);
+    bench.copy_gradient(step++, gradient);
+    bench.local_step(*pick, debt, gradient, sent);
   }
 
   bench.forget(debt);
   std::vector<float> before = debt;
-  bench.local_step(*pick, debt, step, sent);
+  bench.copy_gradient(step, gradient);
+  bench.local_step(*pick, debt, gradient, sent);
   const bool exact = is_exact(before, bench.gradient(step), bench.k(), sent);
   ++step;
   before = {};
@@ -157,7 +168,8 @@ Json measure(const Workbench& bench, const std::string& name, int steps, Times& 
   for (int timed = 0; timed < steps; ++timed, ++step) {
     bench.forget(debt);
     times.add.push_back(seconds_of([&] { stream_add(twin, bench.gradient(step)); }));
-    seconds.push_back(seconds_of([&] { bench.local_step(*pick, debt, step, sent); }));
+    bench.copy_gradient(step, gradient);
+    seconds.push_back(seconds_of([&] { bench.local_step(*pick, debt, gradient, sent); }));
     selected += static_cast<double>(sent.size());
     const auto source = bench.gradient(step + 2);
     times.copy.push_back(seconds_of(
@@ -240,8 +252,9 @@ Json run_step(const Options& options, const std::string& compressor) {
                     static_cast<std::size_t>(kSettlingSteps + options.steps));
   for (int step = 0; step < kSettlingSteps + options.steps; ++step) {
     const bool timed = step >= kSettlingSteps;
-    const double a = seconds_of([&] { bench.local_step(*pick, debt, step, sent); });
-    std::copy_n(bench.gradient(step).begin(), gradient.size(), gradient.begin());
+    bench.copy_gradient(step, gradient);
+    const double a = seconds_of([&] { bench.local_step(*pick, debt, gradient, sent); });
+    bench.copy_gradient(step, gradient);
     const double b = seconds_of([&] { bucket.step(gradient, bench.k(), sum); });
     if (timed) local.push_back(a);
     if (timed) whole.push_back(b);

@@ -117,7 +117,7 @@ class AllgatherFast final : public Collective {
   AllgatherFast(Transport& link, Compressor& pick, Params& params)
       : courier_(link, "allgather_fast", params), pick_(pick) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     courier_.select(pick_, acc, grad, k, mine_);

@@ -42,7 +42,7 @@ class CltK final : public Collective {
   CltK(Transport& link, Compressor& pick, Params& params)
       : courier_(link, "cltk", params), pick_(pick) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     const int leader =
@@ -55,8 +55,7 @@ class CltK final : public Collective {
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
 
  private:
-  void select(int leader, std::span<float> acc, std::span<const float> grad,
-              std::size_t k) {
+  void select(int leader, std::span<float> acc, std::span<float> grad, std::size_t k) {
     if (courier_.rank() != leader) return courier_.fold(acc, grad);
     courier_.select(pick_, acc, grad, k, mine_);
     core::keep_largest(mine_, k);

@@ -82,7 +82,7 @@ void Courier::enter(std::string_view phase) {
   phase_name_ = phase;
 }
 
-void Courier::select(Compressor& pick, std::span<float> acc, std::span<const float> grad,
+void Courier::select(Compressor& pick, std::span<float> acc, std::span<float> grad,
                      std::size_t k, Sparse& out) {
   folded_ = pick.select(acc, grad, k, out);
   if (!folded_) sick_ = true;
@@ -90,7 +90,7 @@ void Courier::select(Compressor& pick, std::span<float> acc, std::span<const flo
 
 // The parts go in order, so a part that is not finite has only those before it to undo.
 void Courier::select_inside(Compressor& pick, Region region, std::span<float> acc,
-                            std::span<const float> grad, std::size_t k, Sparse& out) {
+                            std::span<float> grad, std::size_t k, Sparse& out) {
   const Region before{0, region.begin};
   const Region behind{region.end, acc.size()};
   std::uint64_t done = 0;
@@ -113,7 +113,7 @@ void Courier::select_inside(Compressor& pick, Region region, std::span<float> ac
     position += static_cast<std::uint32_t>(region.begin);
 }
 
-void Courier::fold(std::span<float> acc, std::span<const float> grad) {
+void Courier::fold(std::span<float> acc, std::span<float> grad) {
   folded_ = core::fold(acc, grad);
   if (!folded_) sick_ = true;
 }

@@ -58,18 +58,20 @@ class Courier {
   // ---- finiteness
 
   /// pick.select(), remembering if a gradient was not finite.
-  void select(Compressor& pick, std::span<float> acc, std::span<const float> grad,
+  void select(Compressor& pick, std::span<float> acc, std::span<float> grad,
               std::size_t k, Sparse& out);
   /// pick.select() of `region` alone, with positions in the whole vector; acc += grad
   /// everywhere else. Likewise.
   void select_inside(Compressor& pick, Region region, std::span<float> acc,
-                     std::span<const float> grad, std::size_t k, Sparse& out);
+                     std::span<float> grad, std::size_t k, Sparse& out);
   /// acc += grad, likewise.
-  void fold(std::span<float> acc, std::span<const float> grad);
+  void fold(std::span<float> acc, std::span<float> grad);
   /// Tells everyone, by all messages from now on, that something is not finite.
   void report_sick() noexcept { sick_ = true; }
   bool finite() const noexcept { return !sick_; }
-  /// Ends a step that is not finite: takes the gradient out of the debt again.
+  /// Ends a step that is not finite: `acc` becomes what it was before the step, bit for bit,
+  /// out of what the fold left in `grad`. So nothing may have been written into `sum` yet
+  /// where that is the memory of `grad`.
   Reduced undo(std::span<float> acc, std::span<const float> grad);
 
   // ---- messages: code, start, finish, read

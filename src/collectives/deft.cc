@@ -124,7 +124,7 @@ class Deft final : public Collective {
         layers_(layers_of(layout, link.size())),
         exact_(layers_.size()) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     if (acc.size() != n_)
       throw ContractError("deft was made for " + std::to_string(n_) +

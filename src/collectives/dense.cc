@@ -46,7 +46,7 @@ class Dense final : public Collective {
           "dense:via=native sums f32 values only; take via=own for others.");
   }
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(sum.size(), k);
     const std::span<float> x = load(acc, grad, sum);
@@ -74,7 +74,7 @@ class Dense final : public Collective {
   }
 
   // The vector that goes round: a copy, so that the debt stays whole until the end.
-  std::span<float> load(std::span<float> acc, std::span<const float> grad,
+  std::span<float> load(std::span<float> acc, std::span<float> grad,
                         std::span<float> sum) {
     if (acc.empty()) {
       if (owes() && !sum.empty())

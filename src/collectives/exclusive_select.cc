@@ -24,9 +24,8 @@ void drop_zeros(Sparse& pairs) {
 
 }  // namespace
 
-bool ExclusiveSelect::Candidates::select(std::span<float> acc,
-                                         std::span<const float> grad, std::size_t k,
-                                         Sparse& out) {
+bool ExclusiveSelect::Candidates::select(std::span<float> acc, std::span<float> grad,
+                                         std::size_t k, Sparse& out) {
   if (floor) return core::fold_and_select(acc, grad, *floor, out);
   core::ExactTopK exact;
   const bool finite = exact.select(acc, grad, k, out);
@@ -39,9 +38,8 @@ ExclusiveSelect::ExclusiveSelect(Params& params)
                                "select k exactly, or what reaches a threshold that is "
                                "scaled by constants") == "published") {}
 
-void ExclusiveSelect::run(Courier& courier, std::span<float> acc,
-                          std::span<const float> grad, Region mine, std::size_t k,
-                          Sparse& held) {
+void ExclusiveSelect::run(Courier& courier, std::span<float> acc, std::span<float> grad,
+                          Region mine, std::size_t k, Sparse& held) {
   if (k == 0) {
     held.clear();
     return courier.fold(acc, grad);
@@ -57,8 +55,8 @@ void ExclusiveSelect::run(Courier& courier, std::span<float> acc,
 // The floor and the total are the same on all ranks, so they decide alike. What reaches
 // one floor everywhere has the k largest of all in it as soon as there are k.
 void ExclusiveSelect::select_exactly(Courier& courier, std::span<float> acc,
-                                     std::span<const float> grad, Region mine,
-                                     std::size_t k, Sparse& held) {
+                                     std::span<float> grad, Region mine, std::size_t k,
+                                     Sparse& held) {
   candidates_.floor.reset();
   if (threshold_ > 0) candidates_.floor = std::max(threshold_ * (1 - slack_), kLeast);
   courier.select_inside(candidates_, mine, acc, grad, k, held);

@@ -38,8 +38,8 @@ class ExclusiveSelect {
   /// that is this rank's; the parts of all ranks are disjoint and cover it. Zeros are not
   /// selected, but when `k` is all there is everything is, since one rank's zero may be
   /// another's debt.
-  void run(Courier& courier, std::span<float> acc, std::span<const float> grad,
-           Region mine, std::size_t k, Sparse& held);
+  void run(Courier& courier, std::span<float> acc, std::span<float> grad, Region mine,
+           std::size_t k, Sparse& held);
 
   /// How many coordinates one rank can have selected of a vector of `n`: with
   /// controller=exact all ranks together select at most that.
@@ -54,13 +54,13 @@ class ExclusiveSelect {
   /// Everything that reaches the floor; without one, the k largest that are not zero.
   class Candidates final : public Compressor {
    public:
-    bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+    bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
                 Sparse& out) override;
 
     std::optional<float> floor;
   };
 
-  void select_exactly(Courier& courier, std::span<float> acc, std::span<const float> grad,
+  void select_exactly(Courier& courier, std::span<float> acc, std::span<float> grad,
                       Region mine, std::size_t k, Sparse& held);
   void aim(float last, bool missed, std::size_t k);
 

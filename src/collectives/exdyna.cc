@@ -134,7 +134,7 @@ class ExDyna final : public Collective {
                    "blocks", 1024, 1, 1 << 20, "into how many blocks the vector is cut")),
                link.size()) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     take_turns(acc.size());

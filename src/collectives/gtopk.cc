@@ -70,7 +70,7 @@ class GTopk final : public Collective {
                               "spend what was selected and is in the sum, as published: "
                               "loses gradient")) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     custody_.clear();
@@ -84,7 +84,7 @@ class GTopk final : public Collective {
   }
 
  private:
-  void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
+  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
     courier_.select(pick_, acc, grad, k, held_);
     core::keep_largest(held_, k);
     selected_ = held_.index;

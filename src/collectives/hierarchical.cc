@@ -143,7 +143,7 @@ class Hierarchical final : public Collective {
             cut(layout, equal_region(layout.size(), inside_->size(), inside_->rank()))),
         inner_(make_inner(pick, params)) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     courier_.fold(acc, grad);

@@ -28,8 +28,8 @@ void IndexAgreement::follow(Courier& courier, int leader,
   broadcast_.run_positions(courier, leader, {0, n}, most, index_);
 }
 
-Reduced IndexAgreement::pay(Courier& courier, std::span<float> acc,
-                            std::span<const float> grad, std::span<float> sum) {
+Reduced IndexAgreement::pay(Courier& courier, std::span<float> acc, std::span<float> grad,
+                            std::span<float> sum) {
   courier.enter("sum values");
   values_.resize(index_.size());
   core::gather(acc, index_, values_);

@@ -37,7 +37,7 @@ class IndexAgreement {
   /// Ends the step: sums the debts of all ranks at the positions agreed on, in rank
   /// order, pays them on every rank and writes the sum; or, when something is not finite,
   /// undoes the step.
-  Reduced pay(Courier& courier, std::span<float> acc, std::span<const float> grad,
+  Reduced pay(Courier& courier, std::span<float> acc, std::span<float> grad,
               std::span<float> sum);
 
  private:

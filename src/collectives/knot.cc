@@ -114,7 +114,7 @@ class Knot final : public Collective {
             params.number("survive", 0, 0, 1,
                           "send less until this share of it survives; 0 sends all k")) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     select(acc, grad, k);
@@ -136,7 +136,7 @@ class Knot final : public Collective {
   }
 
  private:
-  void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
+  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
     courier_.select(pick_, acc, grad, k, mine_);
     core::keep_largest(mine_, k);
     if (survive_ > 0 && quota_ > 0) core::keep_largest(mine_, std::min(quota_, k));

@@ -39,7 +39,7 @@ class Micro final : public Collective {
   Micro(Transport& link, Params& params)
       : courier_(link, "micro", params), select_(params) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     take_turns(acc.size());

@@ -71,7 +71,7 @@ class OkTopk final : public Collective {
         tau_prime_(reuse_.tau_prime),
         faithful_(reuse_.faithful) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     if (k != k_) step_ = next_exact_ = 0;
@@ -100,7 +100,7 @@ class OkTopk final : public Collective {
   }
 
  private:
-  void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
+  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
     courier_.select(pick_, acc, grad, k, mine_);
     if (!faithful_) core::keep_largest(mine_, k);
   }

@@ -122,7 +122,7 @@ class SparDL final : public Collective {
     form_teams(teams, across);
   }
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     custody_.clear();
@@ -177,7 +177,7 @@ class SparDL final : public Collective {
     }
   }
 
-  void select(std::span<float> acc, std::span<const float> grad, std::size_t k) {
+  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
     const double blocks = inside_.size;
     const double more =
         blocks > 1 ? 2 * std::ceil(std::sqrt(static_cast<double>(k) * blocks)) : 0;

@@ -56,7 +56,7 @@ class Ssar final : public Collective {
         even_(static_cast<int>(std::bit_floor(static_cast<unsigned>(link.size())))),
         extra_(link.size() - even_) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     courier_.select(pick_, acc, grad, k, mine_);

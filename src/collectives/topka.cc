@@ -40,7 +40,7 @@ class TopkA final : public Collective {
         reselect_(params.flag("reselect", false,
                               "keep the k largest of the sum and owe the rest")) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     courier_.select(pick_, acc, grad, k, mine_);

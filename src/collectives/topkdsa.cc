@@ -107,7 +107,7 @@ class TopkDsa final : public Collective {
                                "equal regions, or every P-th coordinate, which balances "
                                "skewed gradients") == "strided") {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     courier_.begin(acc.size(), k);
     courier_.select(pick_, acc, grad, k, mine_);

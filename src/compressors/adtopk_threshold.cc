@@ -23,7 +23,7 @@
 // Promise  a step over rows gives what adtopk's does; every other between k/2 and 2k
 //          coordinates, exactly k on those of the warm-up and of the monitor. Ties to the
 //          lower index.
-// Cost     reads acc and grad once and writes acc once, in nearly all steps.
+// Cost     reads and writes acc and grad once, in nearly all steps.
 // Paper    Ming et al., "ADTopk: All-Dimension Top-k Compression for High-Performance
 //          Data-Parallel DNN Training", HPDC 2024.
 // Departs  The published code cannot run. Repaired: magnitudes are compared, where it
@@ -62,7 +62,7 @@ class AdTopKThreshold final : public Compressor {
         tau_(params.integer("tau", 5, kShortestTau, kLongestTau,
                             "steps from one exact step to the next, at first")) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     k = std::min(k, acc.size());
     ++steps_;

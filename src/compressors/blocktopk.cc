@@ -12,7 +12,7 @@
 // Promise  the ceil(k / block) best blocks of this rank, ties to the lower one: fewer
 //          than k + block coordinates and, where the short last block is among them, more
 //          than k - block.
-// Cost     reads acc and grad once and writes acc once, sums of magnitudes included,
+// Cost     reads and writes acc and grad once, sums of magnitudes included,
 //          which are taken while a stretch is in the cache; O(n / block + k) besides.
 // Paper    Sun et al., "Optimizing Network Performance for Distributed DNN Training on
 //          GPU Clusters: ImageNet/AlexNet Training in 1.5 Minutes", 2019 (coarse-grained
@@ -59,7 +59,7 @@ class BlockTopK final : public Compressor {
       : block_(static_cast<std::size_t>(params.integer(
             "block", 256, 1, 1 << 20, "coordinates that are kept or left together"))) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     out.clear();
     if (!fold_and_weigh(acc, grad)) return false;
@@ -75,7 +75,7 @@ class BlockTopK final : public Compressor {
   }
 
  private:
-  bool fold_and_weigh(std::span<float> acc, std::span<const float> grad) {
+  bool fold_and_weigh(std::span<float> acc, std::span<float> grad) {
     const std::size_t stretch = std::max<std::size_t>(kStretch / block_, 1) * block_;
     weights_.clear();
     for (std::size_t first = 0; first < acc.size(); first += stretch) {

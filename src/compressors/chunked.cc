@@ -12,7 +12,7 @@
 //
 // Promise  exactly min(k, n) coordinates: in every chunk its share, rounded down or up,
 //          exact within the chunk, ties to the lower index.
-// Cost     reads acc and grad once and writes acc once; the choice among a chunk's few
+// Cost     reads and writes acc and grad once; the choice among a chunk's few
 //          largest besides.
 // Paper    Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo",
 //          2025.
@@ -47,7 +47,7 @@ class Chunked final : public Compressor {
             params.integer("chunk", 4096, 1, 1 << 24,
                            "coordinates among which the largest are chosen"))) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     const std::uint64_t n = acc.size();
     const std::uint64_t offset = golden(step_++, n);
@@ -78,7 +78,7 @@ class Chunked final : public Compressor {
  private:
   // Picks exactly `share` among what reaches a little less than the chunk's last
   // `threshold`; where that is too few, among all.
-  bool select_chunk(std::span<float> acc, std::span<const float> grad, std::size_t share,
+  bool select_chunk(std::span<float> acc, std::span<float> grad, std::size_t share,
                     float& threshold) {
     picked_.clear();
     if (share == 0) return core::fold(acc, grad);

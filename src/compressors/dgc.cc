@@ -14,7 +14,7 @@
 //
 // Promise  at most k coordinates and at least 0.8 k (lower); exactly the k largest in
 //          nearly all steps, and always in a vector too short to be sampled.
-// Cost     reads acc and grad once and writes acc once; touches a sixth of their cache
+// Cost     reads and writes acc and grad once; touches a sixth of their cache
 //          lines before that, for the sample; O(k) besides.
 // Paper    Lin et al., "Deep Gradient Compression", ICLR 2018. Momentum correction,
 //          factor masking and clipping are the memory of the same name.
@@ -61,7 +61,7 @@ class Dgc final : public Compressor {
         seed_(static_cast<std::uint64_t>(params.integer(
             "seed", 1, 0, INT64_MAX, "of the positions where samples begin"))) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     out.clear();
     k = std::min(k, acc.size());

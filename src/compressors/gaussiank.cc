@@ -15,7 +15,7 @@
 //
 // Promise  between k/2 and 2k coordinates, on every step. Where the corrections end
 //          outside, exactly k, ties to the lower index.
-// Cost     reads acc and grad once and writes acc once, in nearly all steps; two more
+// Cost     reads and writes acc and grad once, in nearly all steps; two more
 //          reads of acc when the scale has changed much.
 // Paper    Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep
 //          Learning", arXiv 1911.08772.
@@ -42,7 +42,7 @@ class GaussianK final : public Compressor {
       : corrections_(params.integer("corrections", 5, 0, 32,
                                     "how often the threshold is corrected, at most")) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     k = std::min(k, acc.size());
     out.clear();

@@ -11,7 +11,7 @@
 //             the sweep that folds; no step is needed.
 //
 // Promise  binary: between k and 2k coordinates; trimmed: exactly k. On every step.
-// Cost     reads acc and grad once and writes acc once, in nearly all steps; two more
+// Cost     reads and writes acc and grad once, in nearly all steps; two more
 //          reads of acc when the scale has changed much. The search counts among the
 //          largest few thousand.
 // Paper    Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for
@@ -46,7 +46,7 @@ class RedSync final : public Compressor {
                           "search for a threshold that k to 2k reach, or take exactly "
                           "the k largest") == "trimmed") {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     k = std::min(k, acc.size());
     out.clear();

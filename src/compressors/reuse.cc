@@ -17,7 +17,7 @@
 //          to the gradient: where the threshold would give more or fewer, the k largest
 //          are selected instead, and give the new threshold. With faithful=1 only the
 //          exact steps promise anything.
-// Cost     reads acc and grad once and writes acc once; reads acc once more on a step on
+// Cost     reads and writes acc and grad once; reads acc once more on a step on
 //          which fewer than k/2 came, and on an exact step on which the k-th magnitude
 //          has fallen by more than a tenth.
 // Paper    Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning",
@@ -56,7 +56,7 @@ class Reuse final : public Compressor {
  public:
   explicit Reuse(Params& params) : reuse_(core::ThresholdReuse::read(params)) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     out.clear();
     k = std::min(k, acc.size());

@@ -17,7 +17,7 @@
 // Promise  between k/2 and 2k coordinates, on every step. Where the fit ends outside,
 //          exactly k, ties to the lower index. Adaptation brings it to 0.8 k .. 1.2 k
 //          where some number of stages does.
-// Cost     reads acc and grad once and writes acc once; with two stages or more it also
+// Cost     reads and writes acc and grad once; with two stages or more it also
 //          copies a quarter of the magnitudes out and reads them again. Three more reads
 //          of acc when the scale has changed much. Memory for a third of the coordinates.
 // Paper    Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based
@@ -79,7 +79,7 @@ class Sidco final : public Compressor {
         fixed_(params.integer("stages", 0, 0, 32, "how many fits; 0 adapts the number")),
         stages_(std::max<std::int64_t>(fixed_, 1)) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     k = std::min(k, acc.size());
     out.clear();

@@ -8,7 +8,7 @@
 // that follow the gradient exist because of that.
 //
 // Promise  none on the count, but for the step that fixes the threshold, which gives k.
-// Cost     reads acc and grad once and writes acc once.
+// Cost     reads and writes acc and grad once.
 // Paper    Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud
 //          Computing", Interspeech 2015.
 // Departs  There only a sign is sent of what reaches the threshold, as plus or minus the
@@ -31,7 +31,7 @@ class Threshold final : public Compressor {
             "value", 0, 0, std::numeric_limits<float>::max(),
             "the threshold; 0 takes the k-th magnitude of the first step"))) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     if (threshold_ > 0) return core::fold_and_select(acc, grad, threshold_, out);
     core::ExactTopK exact;

@@ -10,7 +10,7 @@
 // up for it.
 //
 // Promise  exactly min(k, n) coordinates, ties to the lower index, on every step.
-// Cost     reads acc and grad once and writes acc once, in nearly all steps; O(k)
+// Cost     reads and writes acc and grad once, in nearly all steps; O(k)
 //          besides.
 // Paper    Aji and Heafield, "Sparse Communication for Distributed Gradient Descent",
 //          EMNLP 2017.
@@ -28,7 +28,7 @@ namespace {
 
 class TopK final : public Compressor {
  public:
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     return exact_.select(acc, grad, k, out);
   }

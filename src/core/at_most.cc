@@ -9,9 +9,8 @@
 
 namespace topknot::core {
 
-bool fold_and_select_at_most(std::span<float> acc, std::span<const float> grad,
-                             float threshold, std::size_t k, std::size_t most,
-                             Sparse& out) {
+bool fold_and_select_at_most(std::span<float> acc, std::span<float> grad, float threshold,
+                             std::size_t k, std::size_t most, Sparse& out) {
   // Room to spare, so that cutting back to k is rare enough to cost nothing.
   const std::size_t room = std::max(4 * k, most + 65536);
   bool too_many = false;

@@ -173,7 +173,7 @@ std::uint32_t keep(Sparse& pairs, std::size_t k) {
 
 // Folds, and replaces `out` with candidates: the k largest of all that reach `floor` are
 // among them. `seen` is how many reached it or the floors that followed.
-bool collect(std::span<float> acc, std::span<const float> grad, std::size_t k,
+bool collect(std::span<float> acc, std::span<float> grad, std::size_t k,
              std::uint32_t floor, Sparse& out, std::size_t& seen) {
   const std::size_t most = std::max(4 * k, k + 65536);
   out.clear();
@@ -208,7 +208,7 @@ void keep_largest(Sparse& pairs, std::size_t k) {
   }
 }
 
-bool ExactTopK::select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+bool ExactTopK::select(std::span<float> acc, std::span<float> grad, std::size_t k,
                        Sparse& out) {
   out.clear();
   k = std::min(k, acc.size());

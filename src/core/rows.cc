@@ -73,7 +73,7 @@ std::size_t Rows::count(std::size_t k, double density) const {
   return total;
 }
 
-bool Rows::select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+bool Rows::select(std::span<float> acc, std::span<float> grad, std::size_t k,
                   Sparse& out, double density) {
   if (acc.size() != size_)
     throw ContractError("Rows of " + std::to_string(size_) +
@@ -103,8 +103,7 @@ bool Rows::select(std::span<float> acc, std::span<const float> grad, std::size_t
   return true;
 }
 
-bool Rows::fold_up_to(std::uint64_t end, std::span<float> acc,
-                      std::span<const float> grad) {
+bool Rows::fold_up_to(std::uint64_t end, std::span<float> acc, std::span<float> grad) {
   while (folded_ < end) {
     const std::uint64_t length = std::min<std::uint64_t>(kSweepBlock, size_ - folded_);
     const std::uint64_t done = sweep_block(acc, grad, folded_, kInfinityBits, hits_);

@@ -42,7 +42,7 @@ class Rows {
   std::size_t count(std::size_t k, double density = 0) const;
 
   /// As Compressor::select; `acc` is size() long. Ties go to the lower index.
-  [[nodiscard]] bool select(std::span<float> acc, std::span<const float> grad,
+  [[nodiscard]] bool select(std::span<float> acc, std::span<float> grad,
                             std::size_t k, Sparse& out, double density = 0);
 
  private:
@@ -55,7 +55,7 @@ class Rows {
     float slack = 0.25F;  // candidates are what reaches (1 - slack) * level
   };
 
-  bool fold_up_to(std::uint64_t end, std::span<float> acc, std::span<const float> grad);
+  bool fold_up_to(std::uint64_t end, std::span<float> acc, std::span<float> grad);
   void take_row(std::span<float> row, std::uint64_t offset, std::size_t count, Grid& grid,
                 Sparse& out);
   void take_block(std::span<float> block, std::uint64_t offset, std::size_t count,

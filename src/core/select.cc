@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sweep is bound by memory, so the work on a coordinate must hide behind its 12
+// The sweep is bound by memory, so the work on a coordinate must hide behind its 16
 // bytes of traffic: about a cycle. Two things see to that. Nothing branches on the data:
 // 64 comparisons become one word of bits, and the positions of a word's first three bits
 // are written whether they are there or not (at a density of 1 % a fourth is rare). And
@@ -44,14 +44,16 @@ constexpr std::size_t kAhead = 512;  // how far to prefetch: half a page
 
 // The end of a block, and the stretch in which a sum is not finite: one by one.
 template <bool kFold>
-std::size_t sweep_singly(float* acc, const float* grad, std::size_t begin,
-                         std::size_t end, std::uint32_t first, std::uint32_t floor,
-                         BlockHits& hits) {
+std::size_t sweep_singly(float* acc, float* grad, std::size_t begin, std::size_t end,
+                         std::uint32_t first, std::uint32_t floor, BlockHits& hits) {
   for (std::size_t i = begin; i < end; ++i) {
     const float sum = kFold ? acc[i] + grad[i] : acc[i];
     const std::uint32_t bits = magnitude_bits(sum);
     if (bits >= kInfinityBits) return i;
-    if (kFold) acc[i] = sum;
+    if (kFold) {
+      grad[i] = acc[i];
+      acc[i] = sum;
+    }
     if (bits >= floor) {
       hits.index[hits.count] = first + static_cast<std::uint32_t>(i);
       hits.value[hits.count] = sum;
@@ -62,8 +64,7 @@ std::size_t sweep_singly(float* acc, const float* grad, std::size_t begin,
 }
 
 template <bool kFold>
-HWY_INLINE FloatVec load_sum(FloatTag d, const float* acc, const float* grad) {
-  const FloatVec a = hn::LoadU(d, acc);
+HWY_INLINE FloatVec sum_with(FloatTag d, FloatVec a, const float* grad) {
   return kFold ? hn::Add(a, hn::LoadU(d, grad)) : a;
 }
 
@@ -76,11 +77,11 @@ HWY_INLINE std::uint64_t bits_of(BitsTag d, Mask mask) {
   return bits;
 }
 
-// Folds 64 coordinates; bit i of `word` says that the i-th reached the floor. `below` is
+// Folds 64 coordinates and leaves their old values in `grad`; bit i of `word` says that the i-th reached the floor. `below` is
 // the largest magnitude that does not. Returns how many were folded before the first
 // group with a sum that is not finite.
 template <bool kFold>
-HWY_INLINE std::size_t fold_word(float* acc, const float* grad, BitsVec below,
+HWY_INLINE std::size_t fold_word(float* acc, float* grad, BitsVec below,
                                  std::uint64_t& word) {
   const FloatTag df;
   const BitsTag di;
@@ -88,10 +89,14 @@ HWY_INLINE std::size_t fold_word(float* acc, const float* grad, BitsVec below,
   const BitsVec largest = hn::Set(di, static_cast<std::int32_t>(kInfinityBits - 1));
   word = 0;
   for (std::size_t j = 0; j < kWord; j += 4 * N) {
-    const FloatVec s0 = load_sum<kFold>(df, acc + j, grad + j);
-    const FloatVec s1 = load_sum<kFold>(df, acc + j + N, grad + j + N);
-    const FloatVec s2 = load_sum<kFold>(df, acc + j + 2 * N, grad + j + 2 * N);
-    const FloatVec s3 = load_sum<kFold>(df, acc + j + 3 * N, grad + j + 3 * N);
+    const FloatVec a0 = hn::LoadU(df, acc + j);
+    const FloatVec a1 = hn::LoadU(df, acc + j + N);
+    const FloatVec a2 = hn::LoadU(df, acc + j + 2 * N);
+    const FloatVec a3 = hn::LoadU(df, acc + j + 3 * N);
+    const FloatVec s0 = sum_with<kFold>(df, a0, grad + j);
+    const FloatVec s1 = sum_with<kFold>(df, a1, grad + j + N);
+    const FloatVec s2 = sum_with<kFold>(df, a2, grad + j + 2 * N);
+    const FloatVec s3 = sum_with<kFold>(df, a3, grad + j + 3 * N);
     const BitsVec b0 = hn::BitCast(di, hn::Abs(s0));
     const BitsVec b1 = hn::BitCast(di, hn::Abs(s1));
     const BitsVec b2 = hn::BitCast(di, hn::Abs(s2));
@@ -103,6 +108,10 @@ HWY_INLINE std::size_t fold_word(float* acc, const float* grad, BitsVec below,
       hn::StoreU(s1, df, acc + j + N);
       hn::StoreU(s2, df, acc + j + 2 * N);
       hn::StoreU(s3, df, acc + j + 3 * N);
+      hn::StoreU(a0, df, grad + j);
+      hn::StoreU(a1, df, grad + j + N);
+      hn::StoreU(a2, df, grad + j + 2 * N);
+      hn::StoreU(a3, df, grad + j + 3 * N);
     }
     const std::uint64_t group = bits_of(di, hn::Gt(b0, below)) |
                                 bits_of(di, hn::Gt(b1, below)) << N |
@@ -128,7 +137,7 @@ HWY_INLINE void append_positions(std::uint64_t word, std::uint32_t at, BlockHits
 }
 
 template <bool kFold>
-std::size_t sweep_words(float* acc, const float* grad, std::size_t n, std::uint32_t first,
+std::size_t sweep_words(float* acc, float* grad, std::size_t n, std::uint32_t first,
                         std::uint32_t floor, BlockHits& hits) {
   const BitsVec below = hn::Set(BitsTag(), static_cast<std::int32_t>(floor) - 1);
   hits.count = 0;
@@ -152,7 +161,7 @@ std::size_t sweep_words(float* acc, const float* grad, std::size_t n, std::uint3
   return sweep_singly<kFold>(acc, grad, i, n, first, floor, hits);
 }
 
-std::size_t fold_block(float* acc, const float* grad, std::size_t n, std::uint32_t first,
+std::size_t fold_block(float* acc, float* grad, std::size_t n, std::uint32_t first,
                        std::uint32_t floor, BlockHits& hits) {
   return sweep_words<true>(acc, grad, n, first, floor, hits);
 }
@@ -185,7 +194,7 @@ HWY_EXPORT(fold_block);
 HWY_EXPORT(scan_block);
 HWY_EXPORT(count_at_least);
 
-std::size_t sweep_block(std::span<float> acc, std::span<const float> grad,
+std::size_t sweep_block(std::span<float> acc, std::span<float> grad,
                         std::size_t first, std::uint32_t floor, BlockHits& hits) {
   if (first > acc.size() || (!grad.empty() && grad.size() != acc.size()))
     throw ContractError("A vector of " + std::to_string(acc.size()) +
@@ -200,16 +209,16 @@ std::size_t sweep_block(std::span<float> acc, std::span<const float> grad,
                                           position, floor, hits);
 }
 
-bool fold(std::span<float> acc, std::span<const float> grad) {
+bool fold(std::span<float> acc, std::span<float> grad) {
   return sweep(acc, grad, kInfinityBits,
                [](const BlockHits&, std::uint32_t floor) { return floor; });
 }
 
 void unfold(std::span<float> acc, std::span<const float> grad) {
-  for (std::size_t i = 0; i < grad.size(); ++i) acc[i] -= grad[i];
+  std::copy(grad.begin(), grad.end(), acc.begin());
 }
 
-bool fold_and_select(std::span<float> acc, std::span<const float> grad, float threshold,
+bool fold_and_select(std::span<float> acc, std::span<float> grad, float threshold,
                      Sparse& out) {
   out.clear();
   const bool finite = sweep(acc, grad, floor_of(threshold),

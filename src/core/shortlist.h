@@ -35,8 +35,8 @@ class Shortlist {
   /// are in the cache; every block but the last has a multiple of 16. When the fold
   /// fails, returns false with `pairs` empty, and what was observed is of no use.
   template <typename Observe>
-  [[nodiscard]] bool fold(std::span<float> acc, std::span<const float> grad,
-                          std::size_t k, Sparse& pairs, Observe observe) {
+  [[nodiscard]] bool fold(std::span<float> acc, std::span<float> grad, std::size_t k,
+                          Sparse& pairs, Observe observe) {
     begin(acc.size(), k, pairs);
     std::size_t first = 0;
     const auto take = [&](const BlockHits& hits, std::uint32_t floor) {

@@ -45,24 +45,24 @@ struct BlockHits {
   }
 };
 
-/// Adds the block of `grad` that begins at `first` to that of `acc` (an empty `grad` adds
-/// nothing) and replaces `hits` with its coordinates of magnitude_bits() >= `floor`,
+/// Adds the block of `grad` that begins at `first` to that of `acc`, leaving in `grad` what
+/// `acc` was (an empty `grad` adds nothing), and replaces `hits` with its coordinates of magnitude_bits() >= `floor`,
 /// which is at most kInfinityBits. Stops in front of the first sum that is not finite and
 /// returns how many coordinates were folded: the block's length when all were. Throws
 /// ContractError when `grad` is neither empty nor as long as `acc`.
-[[nodiscard]] std::size_t sweep_block(std::span<float> acc, std::span<const float> grad,
+[[nodiscard]] std::size_t sweep_block(std::span<float> acc, std::span<float> grad,
                                       std::size_t first, std::uint32_t floor,
                                       BlockHits& hits);
 
-/// acc[i] -= grad[i].
+/// Copies back what sweep_block() left in `grad`: exact, and only for what was folded.
 void unfold(std::span<float> acc, std::span<const float> grad);
 
 /// Sweeps all of `acc`, block by block. `take(hits, floor)` gets each block's hits and
 /// says the floor of the next. When a sum is not finite, takes back what was folded and
 /// returns false.
 template <typename Take>
-[[nodiscard]] bool sweep(std::span<float> acc, std::span<const float> grad,
-                         std::uint32_t floor, Take take) {
+[[nodiscard]] bool sweep(std::span<float> acc, std::span<float> grad, std::uint32_t floor,
+                         Take take) {
   BlockHits hits;
   for (std::size_t first = 0; first < acc.size(); first += kSweepBlock) {
     const std::size_t length = std::min(kSweepBlock, acc.size() - first);

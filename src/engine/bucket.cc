@@ -15,7 +15,7 @@ class Bucket::TimedCompressor final : public Compressor {
   TimedCompressor(std::unique_ptr<Compressor> inner, const Transport& clock)
       : inner_(std::move(inner)), clock_(clock) {}
 
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     const double start = clock_.now();
     const bool finite = inner_->select(acc, grad, k, out);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "copy_of.h"
 #include "ranks.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
@@ -38,7 +39,7 @@ auto reduces(std::string collective, std::size_t n, std::size_t k, int steps = 1
     std::vector<float> acc(n);
     std::vector<float> sum(n);
     const std::vector<float> grad(n, 1.0F);
-    for (int step = 0; step < steps; ++step) made->reduce(acc, grad, k, sum);
+    for (int step = 0; step < steps; ++step) made->reduce(acc, copy_of(grad), k, sum);
   };
 }
 
@@ -85,7 +86,7 @@ TEST(Courier, LosesNothingWhenTheExchangeFails) {
     const auto made = make_collective({"topka", {}}, link, *pick, layout);
     std::vector<float> sum(100);
     acc.assign(100, 2.0F);
-    made->reduce(acc, std::vector<float>(100, 1.0F), 10, sum);
+    made->reduce(acc, copy_of(std::vector<float>(100, 1.0F)), 10, sum);
   });
   EXPECT_TRUE(errors[0]);
   EXPECT_EQ(acc, std::vector<float>(100, 3.0F));
@@ -97,7 +98,7 @@ TEST(Courier, SelectsInsideARegionAndFoldsTheRest) {
   Params params;
   collective::Courier courier(*alone[0], "test", params);
   std::vector<float> acc(9, 1.0F);
-  const std::vector<float> grad = {90, 80, 0, 2, -7, 1, 0, 60, 50};
+  std::vector<float> grad = {90, 80, 0, 2, -7, 1, 0, 60, 50};
   Sparse out;
   courier.begin(9, 2);
   courier.select_inside(*pick, {2, 6}, acc, grad, 2, out);

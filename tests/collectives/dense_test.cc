@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "contract.h"
+#include "copy_of.h"
 #include "ranks.h"
 
 namespace topknot::testing {
@@ -46,7 +47,7 @@ TEST(Dense, GivesTheSameBitsWithoutADebtAndInOneSegmentOrMany) {
           const auto made = make_collective(Spec::parse(spec), *part, *pick, layout);
           std::vector<float> acc(indebted ? n : 0);
           std::vector<float> sum(n);
-          made->reduce(acc, gradient(c, link.rank(), 0), n, sum);
+          made->reduce(acc, copy_of(gradient(c, link.rank(), 0)), n, sum);
           EXPECT_EQ(sum, expected)
               << spec << (indebted ? " with" : " without") << " a debt";
         }

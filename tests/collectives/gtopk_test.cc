@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "copy_of.h"
 #include "trials.h"
 
 namespace topknot::testing {
@@ -49,7 +50,7 @@ TEST(GTopk, GivesOneRankItsOwnSelection) {
       const auto made = make_collective(Spec::parse(schedule), link, *pick, layout);
       std::vector<float> acc(4);
       std::vector<float> sum(4);
-      made->reduce(acc, std::vector<float>{1, -4, 3, 2}, 2, sum);
+      made->reduce(acc, copy_of(std::vector<float>{1, -4, 3, 2}), 2, sum);
       EXPECT_EQ(sum, (std::vector<float>{0, -4, 3, 0}));
       EXPECT_EQ(acc, (std::vector<float>{1, 0, 0, 2}));
     });

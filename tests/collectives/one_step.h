@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "copy_of.h"
 #include "core/random.h"
 #include "core/wire.h"
 #include "ranks.h"
@@ -67,7 +68,7 @@ inline std::vector<Outcome> reduce(int ranks, const std::string& collective,
       *traffic = {};
       mine.sum.assign(n, 0.0F);
       const Reduced reduced =
-          made->reduce(mine.acc, gradient(link.rank(), step), k, mine.sum);
+          made->reduce(mine.acc, copy_of(gradient(link.rank(), step)), k, mine.sum);
       mine.index.assign(reduced.index.begin(), reduced.index.end());
       mine.paid.assign(reduced.paid.begin(), reduced.paid.end());
       mine.count = reduced.count;

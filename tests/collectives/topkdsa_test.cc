@@ -5,6 +5,7 @@
 
 #include "collectives/one_step.h"
 #include "contract.h"
+#include "copy_of.h"
 
 namespace topknot::testing {
 namespace {
@@ -76,7 +77,8 @@ std::vector<Outcome> share(std::size_t first, std::size_t second) {
                                       *pick, Layout::flat(200));
     outcomes[rank].sum.assign(200, 0.0F);
     std::vector<float> acc(200);
-    const Reduced reduced = made->reduce(acc, gradients[rank], 1, outcomes[rank].sum);
+    const Reduced reduced =
+        made->reduce(acc, copy_of(gradients[rank]), 1, outcomes[rank].sum);
     outcomes[rank].count = reduced.count;
     outcomes[rank].traffic = *traffic;
   });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract.h"
+#include "copy_of.h"
 #include "ranks.h"
 #include "topknot/error.h"
 
@@ -70,7 +71,8 @@ inline void hold_sick_steps(const std::string& collective, int ranks) {
           << collective << ", rank " << sick << " of " << ranks << " sick";
       EXPECT_EQ(acc, before);
     }
-    EXPECT_TRUE(made->reduce(acc, gradient(c, link.rank(), ranks), c.k, sum).finite);
+    EXPECT_TRUE(
+        made->reduce(acc, copy_of(gradient(c, link.rank(), ranks)), c.k, sum).finite);
 
     acc.assign(n, 0.0F);
     std::vector<float> huge(n, std::numeric_limits<float>::max());
@@ -91,7 +93,7 @@ inline void hold_a_lost_rank(const std::string& collective, int ranks) {
     std::vector<float> acc(100, 2.0F);
     std::vector<float> sum(100);
     try {
-      made->reduce(acc, std::vector<float>(100, 1.0F), 10, sum);
+      made->reduce(acc, copy_of(std::vector<float>(100, 1.0F)), 10, sum);
       ADD_FAILURE() << collective << ": rank " << link.rank() << " did not notice";
     } catch (const LinkError&) {
       const std::scoped_lock lock(mutex);

@@ -3,6 +3,7 @@
 
 #include "compressors/trials.h"
 #include "topknot/schedule.h"
+#include "copy_of.h"
 
 namespace topknot::testing {
 namespace {
@@ -108,7 +109,7 @@ TEST(AdTopK, CountsAStepThatWasNotFinite) {
   std::vector<float> bad(10000);
   bad[77] = std::numeric_limits<float>::quiet_NaN();
   Sparse out;
-  ASSERT_FALSE(pick->select(acc, bad, 100, out));
+  ASSERT_FALSE(pick->select(acc, testing::copy_of(bad), 100, out));
   ASSERT_TRUE(pick->select(acc, {}, 100, out));
   EXPECT_EQ(out.index, largest(acc, 100)) << "the second step is not one over rows";
 }

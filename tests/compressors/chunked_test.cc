@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "copy_of.h"
 #include "core/random.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
@@ -33,7 +34,7 @@ TEST(Chunked, IsExactWithinEveryChunkAndGivesEachItsShare) {
     for (std::size_t i = 0; i < n; ++i)  // chunks of very different scales
       grad[i] =
           std::trunc(9 * random.laplace()) * std::exp2(static_cast<float>(i / 9000));
-    ASSERT_TRUE(pick->select(acc, grad, k, out));
+    ASSERT_TRUE(pick->select(acc, testing::copy_of(grad), k, out));
     EXPECT_EQ(out.size(), k);
     for (std::size_t begin = 0; begin < n; begin += chunk) {
       const std::size_t end = std::min(begin + chunk, n);

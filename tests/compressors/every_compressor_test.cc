@@ -14,9 +14,11 @@
 #include "compressors/promises.h"
 #include "core/awkward.h"
 #include "core/naive.h"
+#include "copy_of.h"
 #include "core/random.h"
 #include "saved_state.h"
 #include "topknot/catalog.h"
+#include "wild.h"
 
 namespace topknot {
 namespace {
@@ -74,7 +76,7 @@ class EveryCompressor : public ::testing::TestWithParam<std::string> {
             std::size_t k, int step, Sparse& out) const {
     std::vector<float> expected = acc;
     for (std::size_t i = 0; i < grad.size(); ++i) expected[i] += grad[i];
-    ASSERT_TRUE(pick.select(acc, grad, k, out));
+    ASSERT_TRUE(pick.select(acc, testing::copy_of(grad), k, out));
     ASSERT_TRUE(same_bits(acc, expected)) << "the debt is not what it was plus gradient";
     ASSERT_EQ(out.index.size(), out.value.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -203,6 +205,33 @@ TEST_P(EveryCompressor, ReportsWhatIsNotFiniteAndLeavesTheDebtAlone) {
   }
 }
 
+// The first and the last coordinate, and the borders of a word, of a block of blocktopk and
+// of a block of the sweep, which is also a chunk.
+TEST_P(EveryCompressor, RestoresEveryBitWhereverASumIsNotFinite) {
+  const std::size_t n = 9000;
+  for (const std::size_t k : {std::size_t{0}, n / 50, n}) {
+    const auto pick = make(n);
+    std::vector<float> acc = testing::wild(n, k);
+    Sparse out;
+    std::uint64_t t = 0;
+    for (const std::size_t at : {0, 63, 64, 255, 256, 4095, 4096, 8191, 8192, 8999}) {
+      const std::vector<float> before = acc;
+      std::vector<float> grad = testing::wild(n, ++t);
+      grad[at] = at % 2 == 0 ? -std::numeric_limits<float>::infinity()
+                             : std::numeric_limits<float>::quiet_NaN();
+      ASSERT_FALSE(pick->select(acc, grad, k, out));
+      ASSERT_TRUE(out.empty());
+      ASSERT_TRUE(same_bits(acc, before)) << "k=" << k << ", not finite at " << at;
+
+      grad = testing::wild(n, ++t);
+      ASSERT_TRUE(pick->select(acc, grad, k, out));
+      ASSERT_TRUE(same_bits(grad, before))
+          << "k=" << k << ": the old residual is not kept";
+      clear(out, acc);
+    }
+  }
+}
+
 TEST_P(EveryCompressor, ReportsASumThatOverflows) {
   const auto pick = make(100);
   std::vector<float> acc(100, std::numeric_limits<float>::max());
@@ -243,8 +272,8 @@ TEST_P(EveryCompressor, DoesTheSameAgain) {
   Sparse of_two;
   for (int t = 0; t < 40; ++t) {
     const std::vector<float> grad = gradient(Data::heavy_tails, n, t);
-    ASSERT_TRUE(one->select(a, grad, 90, of_one));
-    ASSERT_TRUE(two->select(b, grad, 90, of_two));
+    ASSERT_TRUE(one->select(a, testing::copy_of(grad), 90, of_one));
+    ASSERT_TRUE(two->select(b, testing::copy_of(grad), 90, of_two));
     ASSERT_EQ(of_one, of_two) << "step " << t;
     clear(of_one, a);
     clear(of_two, b);
@@ -257,7 +286,8 @@ TEST_P(EveryCompressor, CarriesOnFromWhatItSaved) {
   std::vector<float> acc(n);
   Sparse out;
   for (int t = 0; t < 21; ++t) {
-    ASSERT_TRUE(one->select(acc, gradient(Data::heavy_tails, n, t), 90, out));
+    ASSERT_TRUE(
+        one->select(acc, testing::copy_of(gradient(Data::heavy_tails, n, t)), 90, out));
     clear(out, acc);
   }
   const auto two = make(n);
@@ -266,8 +296,8 @@ TEST_P(EveryCompressor, CarriesOnFromWhatItSaved) {
   Sparse of_two;
   for (int t = 21; t < 60; ++t) {
     const std::vector<float> grad = gradient(Data::heavy_tails, n, t);
-    ASSERT_TRUE(one->select(acc, grad, 90, out));
-    ASSERT_TRUE(two->select(copy, grad, 90, of_two));
+    ASSERT_TRUE(one->select(acc, testing::copy_of(grad), 90, out));
+    ASSERT_TRUE(two->select(copy, testing::copy_of(grad), 90, of_two));
     ASSERT_EQ(out, of_two) << "step " << t;
     clear(out, acc);
     clear(of_two, copy);

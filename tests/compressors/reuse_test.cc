@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "copy_of.h"
 #include "core/random.h"
 #include "topknot/catalog.h"
 
@@ -29,7 +30,7 @@ class Rank {
   /// How many a step selects.
   std::size_t step(float scale = 1) {
     for (float& g : grad_) g = scale * (random_.laplace() + mean_);
-    EXPECT_TRUE(pick_->select(acc_, grad_, kWanted, out_));
+    EXPECT_TRUE(pick_->select(acc_, testing::copy_of(grad_), kWanted, out_));
     for (const std::uint32_t i : out_.index) acc_[i] = 0;
     return out_.size();
   }

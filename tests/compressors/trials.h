@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "copy_of.h"
 #include "core/merge.h"
 #include "core/random.h"
 #include "topknot/catalog.h"
@@ -123,7 +124,7 @@ inline void step(Compressor& pick, std::vector<float>& debt,
                  Sparse& out) {
   std::vector<float> sum = debt;
   for (std::size_t i = 0; i < grad.size(); ++i) sum[i] += grad[i];
-  ASSERT_TRUE(pick.select(debt, grad, k, out));
+  ASSERT_TRUE(pick.select(debt, copy_of(grad), k, out));
   ASSERT_EQ(debt, sum);
   expect_selection(debt, k, promise, out);
   core::erase(out.index, debt);
@@ -202,7 +203,7 @@ inline void expect_clean_refusal_of_what_is_not_finite(const std::string& spec,
       if (bad == std::numeric_limits<float>::max()) before[where] = bad;
       debt = before;
       out.push_back(1, 1);
-      ASSERT_FALSE(pick->select(debt, grad, 100, out));
+      ASSERT_FALSE(pick->select(debt, copy_of(grad), 100, out));
       ASSERT_TRUE(out.empty());
       ASSERT_EQ(debt, before);
       debt[where] = 0;
@@ -268,7 +269,7 @@ inline void expect_to_go_on_after_loading(const std::string& spec) {
   Sparse out;
   const auto grad = [](std::uint64_t i) { return vector_of(Kind::pareto, 5000, i); };
   for (std::uint64_t i = 0; i < 37; ++i) {
-    ASSERT_TRUE(first->select(debt, grad(i), 50, out));
+    ASSERT_TRUE(first->select(debt, copy_of(grad(i)), 50, out));
     core::erase(out.index, debt);
   }
   const auto second = make(spec, n);
@@ -277,8 +278,8 @@ inline void expect_to_go_on_after_loading(const std::string& spec) {
   std::vector<float> twin = debt;
   Sparse twin_out;
   for (std::uint64_t i = 37; i < 80; ++i) {
-    ASSERT_TRUE(first->select(debt, grad(i), 50, out));
-    ASSERT_TRUE(second->select(twin, grad(i), 50, twin_out));
+    ASSERT_TRUE(first->select(debt, copy_of(grad(i)), 50, out));
+    ASSERT_TRUE(second->select(twin, copy_of(grad(i)), 50, twin_out));
     ASSERT_EQ(out, twin_out) << "step " << i;
     core::erase(out.index, debt);
     core::erase(out.index, twin);

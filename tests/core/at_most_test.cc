@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "copy_of.h"
 #include "core/random.h"
 
 namespace topknot::core {
@@ -69,7 +70,8 @@ TEST(FoldAndSelectAtMost, CutsBackWithinTheSweepAndLosesNoneOfTheLargest) {
       for (const float threshold : {0.0F, 30.0F}) {
         std::vector<float> folded = acc;
         Sparse out;
-        ASSERT_TRUE(fold_and_select_at_most(folded, grad, threshold, k, 2 * k, out));
+        ASSERT_TRUE(fold_and_select_at_most(folded, testing::copy_of(grad), threshold, k,
+                                            2 * k, out));
         EXPECT_EQ(folded, sum);
         EXPECT_EQ(out, naive(sum, threshold, k, 2 * k)) << k << " above " << threshold;
       }
@@ -81,7 +83,7 @@ TEST(FoldAndSelectAtMost, SelectsNothingWhereASumIsNotFinite) {
   std::vector<float> grad(10000, 2.0F);
   grad[9000] = std::numeric_limits<float>::infinity();
   Sparse out;
-  EXPECT_FALSE(fold_and_select_at_most(acc, grad, 0, 5, 10, out));
+  EXPECT_FALSE(fold_and_select_at_most(acc, testing::copy_of(grad), 0, 5, 10, out));
   EXPECT_TRUE(out.empty());
   EXPECT_EQ(acc, std::vector<float>(10000, 1.0F));
 }

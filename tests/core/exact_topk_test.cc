@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/awkward.h"
+#include "copy_of.h"
 #include "core/every_target.h"
 #include "core/merge.h"
 #include "core/naive.h"
@@ -181,7 +182,7 @@ void step_and_check(ExactTopK& top, std::vector<float>& acc, std::span<const flo
   std::vector<float> sum = acc;
   if (!grad.empty())
     std::transform(acc.begin(), acc.end(), grad.begin(), sum.begin(), std::plus<>());
-  ASSERT_TRUE(top.select(acc, grad, k, out));
+  ASSERT_TRUE(top.select(acc, testing::copy_of(grad), k, out));
   ASSERT_EQ(bits(acc), bits(sum));
   expect_same(out, largest(all_of(sum), k));
   if (!out.empty()) {
@@ -369,7 +370,8 @@ TEST(ExactTopK, GivesTheSameBitsOnEveryTarget) {
     std::vector<Sparse> outs(6);
     for (std::uint64_t step = 0; step < outs.size(); ++step) {
       const float scale = step == 3 ? 0.1F : 1.0F;
-      ASSERT_TRUE(top.select(acc, laplace(acc.size(), step, scale), 1000, outs[step]));
+      ASSERT_TRUE(top.select(acc, testing::copy_of(laplace(acc.size(), step, scale)),
+                             1000, outs[step]));
       core::erase(outs[step].index, acc);
     }
     if (first.empty()) first = outs;
@@ -393,7 +395,7 @@ TEST(ExactTopK, PutsBackTheDebtWhenASumIsNotFinite) {
       std::vector<float> spoilt = grad;
       spoilt[at] = bad;
       const std::vector<float> before = acc;
-      ASSERT_FALSE(top.select(acc, spoilt, at % 3 == 0 ? 0 : 100, out));
+      ASSERT_FALSE(top.select(acc, testing::copy_of(spoilt), at % 3 == 0 ? 0 : 100, out));
       ASSERT_TRUE(out.empty());
       ASSERT_EQ(bits(acc), bits(before));
       ASSERT_EQ(top.threshold(), threshold);
@@ -407,7 +409,7 @@ TEST(ExactTopK, NeedsNoMoreMemoryOnceItHasSettled) {
   std::vector<float> acc(200000);
   Sparse out;
   const auto step = [&](std::uint64_t seed) {
-    ASSERT_TRUE(top.select(acc, laplace(acc.size(), seed), 20000, out));
+    ASSERT_TRUE(top.select(acc, testing::copy_of(laplace(acc.size(), seed)), 20000, out));
     core::erase(out.index, acc);
   };
   for (std::uint64_t s = 0; s < 5; ++s) step(s);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "copy_of.h"
 #include "core/random.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
@@ -97,7 +98,7 @@ TEST(Rows, TakesTheLargestOfEveryRow) {
           const std::vector<float> grad = numbers(n, step, ties);
           std::vector<float> sum = acc;
           for (std::size_t i = 0; i < n; ++i) sum[i] += grad[i];
-          ASSERT_TRUE(rows.select(acc, grad, k, out));
+          ASSERT_TRUE(rows.select(acc, testing::copy_of(grad), k, out));
           ASSERT_EQ(acc, sum);
           ASSERT_EQ(out, by_sorting(layout, sum, k))
               << layout.tensors[0].shape.size() << " dimensions, n = " << n
@@ -182,11 +183,11 @@ TEST(Rows, TakesBackAFoldThatIsNotFinite) {
       grad[where] = bad;
       Sparse out;
       out.push_back(1, 1);
-      EXPECT_FALSE(rows.select(acc, grad, 100, out));
+      EXPECT_FALSE(rows.select(acc, testing::copy_of(grad), 100, out));
       EXPECT_TRUE(out.empty());
       EXPECT_EQ(acc, std::vector<float>(n, 3));
       grad[where] = 1;
-      EXPECT_TRUE(rows.select(acc, grad, 100, out));
+      EXPECT_TRUE(rows.select(acc, testing::copy_of(grad), 100, out));
       EXPECT_EQ(acc, std::vector<float>(n, 4));
     }
 }

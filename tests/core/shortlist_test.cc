@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "copy_of.h"
 #include "core/random.h"
 #include "core/select.h"
 
@@ -56,7 +57,7 @@ TEST(Shortlist, CountsAsTheWholeVectorDoes) {
       for (std::size_t step = 0; step < std::size(scales); ++step) {
         const std::vector<float> grad = laplace(n, step, scales[step]);
         if (scales[step] == 1e-4F) std::fill(acc.begin(), acc.end(), 0.0F);
-        ASSERT_TRUE(list.fold(acc, grad, k, pairs, kUnseen));
+        ASSERT_TRUE(list.fold(acc, testing::copy_of(grad), k, pairs, kUnseen));
         expect_listed(acc, k, pairs);
         if (step % 2 == 0) {
           list.cut_to(std::min(k, n), pairs);
@@ -117,10 +118,11 @@ TEST(Shortlist, ShowsEverySumOnceAndInOrder) {
     std::vector<float> seen;
     Shortlist list;
     Sparse pairs;
-    ASSERT_TRUE(list.fold(acc, grad, 5, pairs, [&](std::span<const float> block) {
-      EXPECT_EQ(seen.size() % 16, 0U);
-      seen.insert(seen.end(), block.begin(), block.end());
-    }));
+    ASSERT_TRUE(list.fold(acc, testing::copy_of(grad), 5, pairs,
+                          [&](std::span<const float> block) {
+                            EXPECT_EQ(seen.size() % 16, 0U);
+                            seen.insert(seen.end(), block.begin(), block.end());
+                          }));
     EXPECT_EQ(seen, acc);
   }
 }
@@ -132,7 +134,7 @@ TEST(Shortlist, TakesBackAFoldThatIsNotFinite) {
     grad[where] = std::numeric_limits<float>::infinity();
     Shortlist list;
     Sparse pairs;
-    EXPECT_FALSE(list.fold(acc, grad, 5, pairs, kUnseen));
+    EXPECT_FALSE(list.fold(acc, testing::copy_of(grad), 5, pairs, kUnseen));
     EXPECT_TRUE(pairs.empty());
     EXPECT_EQ(acc, std::vector<float>(10000, 3));
   }

@@ -24,7 +24,8 @@ void reduce(topknot::Transport& link, Rank& rank) {
   const auto pick = topknot::make_compressor(topknot::Spec::parse("topk"), layout);
   const auto collective =
       topknot::make_collective(topknot::Spec::parse("topka"), link, *pick, layout);
-  collective->reduce(rank.debt, rank.grad, kKeep, rank.sum);
+  std::vector<float> used_up = rank.grad;
+  collective->reduce(rank.debt, used_up, kKeep, rank.sum);
 }
 
 bool nothing_is_lost(const Rank& a, const Rank& b) {
