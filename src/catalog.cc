@@ -129,6 +129,7 @@ Spec with_shared(Spec compressor, const Spec& collective) {
 
 std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,
                                             Compressor& pick, const Layout& layout) {
+  check_length(layout.size());
   Params params = spec.params;
   auto made =
       find(collectives(), "collective", spec.name).make(link, pick, layout, params);
@@ -137,6 +138,7 @@ std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,
 }
 
 std::unique_ptr<Compressor> make_compressor(const Spec& spec, const Layout& layout) {
+  check_length(layout.size());
   Params params = spec.params;
   auto made = find(compressors(), "compressor", spec.name).make(layout, params);
   params.refuse_unknown(spec.name);
@@ -144,6 +146,7 @@ std::unique_ptr<Compressor> make_compressor(const Spec& spec, const Layout& layo
 }
 
 std::unique_ptr<Memory> make_memory(const Spec& spec, const Layout& layout) {
+  check_length(layout.size());
   Params params = spec.params;
   auto made = find(memories(), "memory", spec.name).make(layout, params);
   params.refuse_unknown(spec.name);

@@ -25,6 +25,40 @@ TEST(Catalog, MakesEverythingItLists) {
         << entry.name;
 }
 
+TEST(Catalog, MakesNothingForMoreCoordinatesThanPositionsCanSay) {
+  const std::uint64_t many = std::uint64_t{1} << 32;
+  const auto alone = make_inproc(1);
+  const auto pick = make_compressor({"topk", {}}, Layout::flat(10));
+  for (const Layout& layout : {Layout::flat(many), Layout{{{"a", many - 1, {1}}}},
+                               Layout{{{"wraps round 64 bits", 0, {many, many}}}},
+                               Layout{{{"the same with its offset", ~0ULL, {2}}}}}) {
+    for (const CompressorEntry& entry : compressors())
+      EXPECT_THROW(make_compressor({std::string(entry.name), {}}, layout), ConfigError);
+    for (const CollectiveEntry& entry : collectives())
+      EXPECT_THROW(
+          make_collective({std::string(entry.name), {}}, *alone[0], *pick, layout),
+          ConfigError);
+    for (const MemoryEntry& entry : memories())
+      EXPECT_THROW(make_memory({std::string(entry.name), {}}, layout), ConfigError);
+  }
+  try {
+    make_compressor({"topk", {}}, Layout::flat(many));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("at most 4294967295"), std::string::npos);
+  }
+}
+
+TEST(Layout, CountsCoordinatesWithoutWrappingRound) {
+  const std::uint64_t many = std::uint64_t{1} << 33;
+  EXPECT_EQ((Tensor{"a", 0, {many, many}}.size()), ~0ULL);
+  EXPECT_EQ((Tensor{"a", 0, {many, many, 0}}.size()), 0U);
+  EXPECT_EQ((Tensor{"a", 0, {many, 3}}.size()), 3 * many);
+  EXPECT_EQ((Tensor{"a", 0, {}}.size()), 1U);
+  EXPECT_EQ((Layout{{{"a", ~0ULL - 1, {3}}}}.size()), ~0ULL);
+  EXPECT_EQ((Layout{{{"a", 7, {3}}}}.size()), 10U);
+}
+
 TEST(Catalog, HasSchemesOfPartsThatExist) {
   const auto alone = make_inproc(1);
   for (const Scheme& scheme : schemes()) {

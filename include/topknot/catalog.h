@@ -68,7 +68,8 @@ void check_pair(const Spec& compressor, const Spec& collective);
 /// itself stay.
 Spec with_shared(Spec compressor, const Spec& collective);
 
-/// The makers throw ConfigError for an unknown name (with the nearest) or parameter.
+/// The makers throw ConfigError for an unknown name (with the nearest) or parameter, and for
+/// a layout that check_length() refuses.
 /// `link` and `pick` must outlive what is made with them.
 std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,
                                             Compressor& pick, const Layout& layout);

@@ -111,6 +111,7 @@ void Session::ask(const std::function<void()>& task) {
 }
 
 int Session::add_plan(Layout layout) {
+  check_length(layout.size());
   int id = 0;
   {
     const std::scoped_lock lock(mutex_);

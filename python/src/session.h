@@ -31,6 +31,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Makes a plan for gradients of this layout. All ranks add the same in the same order.
+  /// Throws ConfigError for more than kMostCoordinates.
   int add_plan(Layout layout);
   /// Lets go of all plans; what they owe goes to those that are added later, by parameter.
   void retire_plans();

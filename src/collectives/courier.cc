@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "core/select.h"
 #include "topknot/error.h"
+#include "topknot/layout.h"
 
 namespace topknot::collective {
 namespace {
@@ -68,6 +69,7 @@ int Courier::neighbour(int distance) const noexcept {
 }
 
 void Courier::begin(std::uint64_t n, std::uint64_t k) {
+  check_length(n);
   ++step_;
   phase_ = 0;
   phase_name_ = "start";

@@ -50,7 +50,8 @@ class Courier {
 
   // ---- a step and its phases
 
-  /// Starts a step on a vector of `n`, of which `k` are wanted.
+  /// Starts a step on a vector of `n`, of which `k` are wanted. Throws ConfigError for more
+  /// than kMostCoordinates.
   void begin(std::uint64_t n, std::uint64_t k);
   /// Starts a phase; its name is for people, its number goes with every message.
   void enter(std::string_view phase);

@@ -10,9 +10,6 @@
 namespace topknot::engine {
 namespace {
 
-// Positions in a bucket have 32 bits.
-constexpr std::uint64_t kMostCoordinates = (std::uint64_t{1} << 32) - 1;
-
 void check(const Layout& parameters) {
   std::set<std::string_view> names;
   for (const Tensor& tensor : parameters.tensors) {
@@ -21,8 +18,8 @@ void check(const Layout& parameters) {
                         "; what is owed is kept by name, so names must differ.");
     if (tensor.size() > kMostCoordinates)
       throw ConfigError("The parameter " + tensor.name + " has " +
-                        std::to_string(tensor.size()) +
-                        " coordinates; at most 4294967295 fit into a bucket.");
+                        std::to_string(tensor.size()) + " coordinates; at most " +
+                        std::to_string(kMostCoordinates) + " fit into a bucket.");
   }
 }
 

@@ -215,6 +215,10 @@ class BadInput(unittest.TestCase):
         self.refused("bench", "allreduce", "--workers", "0", said="--workers 0")
         self.refused("bench", "allreduce", "--workers", "-3", said="--workers -3")
 
+    def test_positions_must_fit_into_32_bits(self):
+        for what in ("select", "step", "wire", "allreduce"):
+            self.refused("bench", what, "--n", str(1 << 32), said="at most 4294967295")
+
     def test_an_unknown_option_or_subcommand_is_named(self):
         self.refused("bench", "select", "--nn", "5", said="nearest is --n")
         self.refused("lsit", said="nearest is list")

@@ -129,6 +129,14 @@ TEST(Courier, FoldsNoPartWhenOneIsNotFinite) {
     }
 }
 
+TEST(Courier, RefusesMoreCoordinatesThanPositionsCanSay) {
+  const auto alone = make_inproc(1);
+  Params params;
+  collective::Courier courier(*alone[0], "test", params);
+  courier.begin(0xFFFFFFFF, 1);
+  EXPECT_THROW(courier.begin(std::uint64_t{1} << 32, 1), ConfigError);
+}
+
 TEST(Courier, RefusesWordsItDoesNotKnow) {
   EXPECT_THROW(run(1, reduces("topka:coding=plian", 10, 1)), ConfigError);
   EXPECT_THROW(run(1, reduces("topka:values=f16", 10, 1)), ConfigError);

@@ -145,6 +145,15 @@ TEST(Bucket, LeavesTheDebtAloneOnAStepThatIsNotFinite) {
   });
 }
 
+TEST(Bucket, RefusesMoreCoordinatesThanPositionsCanSay) {
+  const auto alone = make_inproc(1);
+  const std::uint64_t many = std::uint64_t{1} << 32;
+  for (const Layout& layout :
+       {Layout::flat(many), Layout{{{"a", 0, {many - 1}}, {"b", many - 1, {1}}}},
+        Layout{{{"wraps round 64 bits", 0, {many, many}}}}})
+    EXPECT_THROW(Bucket(layout, Recipe::of("knot"), *alone[0], 0), ConfigError);
+}
+
 TEST(Bucket, RefusesASchemeThatIsNotThere) {
   EXPECT_THROW(Recipe::of("oktopkk"), ConfigError);
 }
