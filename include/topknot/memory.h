@@ -21,15 +21,20 @@ class Memory {
   /// The debt, as long as the bucket: handed to Collective::reduce as `acc`.
   virtual std::span<float> debt() = 0;
   /// Called when the reduce has gone through, with what came of it. Not called for a step
-  /// that was not finite: then what before() did to anything but `grad` must not count.
+  /// that was not finite: then what before() did to anything but `grad` and the unit of the
+  /// debt must not count.
   virtual void after(const Reduced& reduced) = 0;
-  /// The step that after() was called for is not applied after all, on any rank: its mean,
-  /// as long as the bucket, is owed again. Every rank takes its share, so that together
-  /// they owe the sum.
-  virtual void owe_again(std::span<const float> mean) {
-    const std::span<float> owed = debt();
-    for (std::size_t i = 0; i < owed.size(); ++i) owed[i] += mean[i];
-  }
+  /// The step that after() was called for is not applied after all, on any rank. What
+  /// before() and after() did to anything but the debt becomes what it was, bit for bit, and
+  /// so does the debt, as far as after() changed it.
+  virtual void step_back() {}
+  /// Called after step_back() where there is a debt: the step's mean, as long as the bucket,
+  /// is owed again. Every rank takes its share, so that together they owe the sum. `index`
+  /// lists the coordinates that the mean has; empty where it has all of them. A coordinate
+  /// at which the debt would not be finite keeps the one it has: an infinite debt would make
+  /// every later step not finite.
+  virtual void owe_again(std::span<const std::uint32_t> index,
+                         std::span<const float> mean);
   /// Whether it only keeps the debt, so that it has nothing to do where nothing is owed.
   virtual bool only_owes() const noexcept { return true; }
 

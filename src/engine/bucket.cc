@@ -101,6 +101,7 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
     average(reduced, sum);
     if (memory_) memory_->after(reduced);
     last_.assign(reduced.index.begin(), reduced.index.end());
+    last_count_ = reduced.count;
   }
 
   StepTrace trace;
@@ -119,7 +120,9 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
 }
 
 void Bucket::take_back(std::span<const float> mean) {
-  if (memory_ && collective_->owes()) memory_->owe_again(mean);
+  if (!memory_) return;
+  memory_->step_back();
+  if (collective_->owes() && last_count_ > 0) memory_->owe_again(last_, mean);
 }
 
 void Bucket::save(State& state) {

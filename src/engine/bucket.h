@@ -50,14 +50,15 @@ class Bucket {
   /// Reduces `grad` over all ranks; `sum` gets the mean of what was agreed on. `sum` is
   /// the memory of `grad`, or another that the caller leaves alone between steps and that
   /// was zero before the first: then only the coordinates that change are written. `grad`
-  /// is not to be used afterwards. Where the trace says that the step was not finite,
-  /// `sum` is not to be used either, and the debt is as before.
+  /// is used up. Where the trace says that the step was not finite, `sum` is not to be used
+  /// either, and the debt is as before, bit for bit.
   /// `density` is what `k` was rounded down from; 0: not known.
   StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
                  double learning_rate = 1, double density = 0);
 
   /// The last step was finite here but is not to be applied: what it agreed on is owed
-  /// again. `mean` is the whole of it. Where nothing can be owed it is dropped.
+  /// again, O(k) where that was sparse. `mean` is the whole of it. Where nothing can be owed
+  /// it is dropped.
   void take_back(std::span<const float> mean);
 
   /// What the bucket keeps from step to step, out of it and into it.
@@ -88,6 +89,7 @@ class Bucket {
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
+  std::size_t last_count_ = 0;       // how many there are; all, where last_ is empty
   std::uint64_t step_ = 0;
 };
 

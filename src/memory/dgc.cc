@@ -19,7 +19,9 @@
 // A step that is not finite, or whose link fails, must not have moved u, and which it is
 // shows only after the exchange, when the gradient is gone. So before() writes the new
 // velocity next to the old one, and after() makes it the current one. The price is one
-// more vector of n floats: u, the next u and v are 12 bytes a coordinate.
+// more vector of n floats: u, the next u and v are 12 bytes a coordinate. For the same
+// reason a step that went through here and is refused because of another bucket leaves u as
+// it was, bit for bit; what it added to v stays there, as with every memory that owes.
 //
 // clip is this rank's own threshold on the norm of its gradient in the bucket. The paper
 // has the global threshold divided by the square root of the number of ranks; a memory
@@ -75,6 +77,9 @@ class Dgc final : public Memory {
     if (masking_ && reduced.paid.size() < velocity_.size())
       core::erase(reduced.paid, velocity_);
   }
+
+  // after() has changed the new velocity only, so the old one is still whole.
+  void step_back() override { velocity_.swap(next_velocity_); }
 
   bool only_owes() const noexcept override { return false; }
 

@@ -20,7 +20,7 @@ class None final : public Memory {
   void before(std::span<float>, double) override {}
   std::span<float> debt() override { return debt_; }
   void after(const Reduced&) override { std::fill(debt_.begin(), debt_.end(), 0.0F); }
-  void owe_again(std::span<const float>) override {}
+  void owe_again(std::span<const std::uint32_t>, std::span<const float>) override {}
   std::uint64_t bytes() const noexcept override { return debt_.size() * sizeof(float); }
   void visit_state(StateVisitor&) override {}
 

@@ -5,7 +5,8 @@
 // sending one in a hundred converge.
 //
 // decay < 1 forgets a part of the debt with every step that goes through, as SparseLoCo
-// does (0.95 there). A step that is not finite leaves the debt alone.
+// does (0.95 there). A step that is not finite leaves the debt alone. Whether it goes through
+// is known only when all buckets are reduced, so the debt decays when it is next asked for.
 //
 // lr=inside has the debt in units of learning rate times gradient, as in Ok-Topk's
 // Algorithm 2: what is paid late is paid at the rate at which it fell due. The debt
@@ -37,33 +38,43 @@ class Residual final : public Memory {
         debt_(layout.size()) {}
 
   void before(std::span<float>, double learning_rate) override {
+    decay_if_due();
     if (!inside_ || !(learning_rate > 0)) return;
     if (last_rate_ > 0 && learning_rate != last_rate_)
       scale(static_cast<float>(last_rate_ / learning_rate));
     last_rate_ = learning_rate;
   }
 
-  std::span<float> debt() override { return debt_; }
-
-  void after(const Reduced&) override {
-    if (decay_ != 1) scale(decay_);
+  std::span<float> debt() override {
+    decay_if_due();
+    return debt_;
   }
+
+  void after(const Reduced&) override { decay_is_due_ = decay_ != 1; }
+  void step_back() override { decay_is_due_ = false; }
 
   std::uint64_t bytes() const noexcept override { return debt_.size() * sizeof(float); }
 
   void visit_state(StateVisitor& visitor) override {
+    decay_if_due();
     visitor.coordinates("debt", debt_);
     visitor.field("last_rate", last_rate_);
   }
 
  private:
+  void decay_if_due() {
+    if (decay_is_due_) scale(decay_);
+    decay_is_due_ = false;
+  }
+
   void scale(float factor) {
     for (float& owed : debt_) owed *= factor;
   }
 
   const float decay_;
   const bool inside_;
-  double last_rate_ = 0;  // 0 before the first step
+  bool decay_is_due_ = false;  // of the last step, which may still be refused
+  double last_rate_ = 0;       // 0 before the first step
   std::vector<float> debt_;
 };
 

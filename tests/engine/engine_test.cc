@@ -19,6 +19,7 @@
 #include "ranks.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
+#include "wild.h"
 
 namespace topknot {
 namespace {
@@ -302,6 +303,54 @@ TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
     });
     EXPECT_EQ(owed, due);
   }
+}
+
+// Of floats of very different magnitudes: the bucket that is not finite and those behind it
+// keep every bit of their residuals, and every bucket keeps those of its velocity.
+TEST(Engine, LeavesResidualsAndVelocitiesOfARefusedStepBitForBit) {
+  constexpr int kRanks = 3;
+  for (const std::string_view scheme : {"knot", "topka", "dgc"})
+    for (int sick = 0; sick < kRanks; ++sick) {
+      SCOPED_TRACE(std::string(scheme) + ", not finite on rank " + std::to_string(sick));
+      run(kRanks, [&](Transport& link) {
+        Engine engine(link, model(), options(scheme));
+        const auto draw_wild = [&](std::uint64_t step) {
+          engine.begin(0.1);
+          for (std::size_t p = 0; p < model().tensors.size(); ++p)
+            std::ranges::copy(testing::wild(engine.gradient(p).size(),
+                                            step * 100 + p * 10 +
+                                                static_cast<std::uint64_t>(link.rank())),
+                              engine.gradient(p).begin());
+        };
+        draw_wild(1);
+        ASSERT_TRUE(engine.finish().finite);
+        State before;
+        engine.save(before);
+        draw_wild(2);
+        if (link.rank() == sick)
+          engine.gradient(2)[7] = std::numeric_limits<float>::quiet_NaN();
+        const StepReport report = engine.finish();
+        ASSERT_FALSE(report.finite);
+        ASSERT_TRUE(report.buckets[0].finite);
+        State after;
+        engine.save(after);
+        int residuals = 0;
+        int velocities = 0;
+        for (const auto& [key, value] : before.values) {
+          const auto* floats = std::get_if<std::vector<float>>(&value);
+          if (floats == nullptr) continue;
+          const bool velocity = key.ends_with("velocity");
+          if (!velocity && !key.starts_with("conv"))
+            continue;  // fc is in the bucket before
+          velocity ? ++velocities : ++residuals;
+          EXPECT_EQ(testing::bits_of(std::get<std::vector<float>>(after.values.at(key))),
+                    testing::bits_of(*floats))
+              << key;
+        }
+        EXPECT_GE(residuals, 2);
+        EXPECT_EQ(velocities, scheme == "dgc" ? 6 : 0);
+      });
+    }
 }
 
 TEST(Engine, ForgetsWithAMemoryThatForgets) {

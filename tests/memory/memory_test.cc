@@ -14,6 +14,7 @@
 #include "ranks.h"
 #include "saved_state.h"
 #include "topknot/catalog.h"
+#include "wild.h"
 
 namespace topknot {
 namespace {
@@ -30,6 +31,8 @@ std::vector<float> gradient(int step) {
 }
 
 std::vector<float> copy_of(std::span<const float> x) { return {x.begin(), x.end()}; }
+
+constexpr std::uint32_t kTwo[] = {1, 5};
 
 /// One step as a bucket takes it, alone: returns what was sent.
 Sparse step(Memory& memory, std::vector<float> grad, double rate = 1,
@@ -177,9 +180,51 @@ TEST(EveryMemory, OwesTheMeanOfAStepThatIsNotAppliedUnlessItForgets) {
     const std::vector<float> mean = gradient(2);
     if (entry.name != "none")
       for (std::size_t i = 0; i < kLength; ++i) expected[i] += mean[i];
-    memory->owe_again(mean);
+    memory->owe_again({}, mean);
     EXPECT_EQ(copy_of(memory->debt()), expected);
     EXPECT_EQ(memory->bytes(), (entry.name == "dgc" ? 3U : 1U) * kLength * sizeof(float));
+  }
+}
+
+TEST(EveryMemory, OwesTheMeanWhereItHasCoordinatesAndLeavesEveryOtherBit) {
+  for (const MemoryEntry& entry : memories()) {
+    if (entry.name == "none") continue;
+    SCOPED_TRACE(entry.name);
+    const auto memory = make(std::string(entry.name));
+    const std::vector<float> before = testing::wild(kLength, 3);
+    std::ranges::copy(before, memory->debt().begin());
+    memory->debt()[1] = -0.0F;
+    memory->debt()[4] = std::numeric_limits<float>::max();
+    const std::vector<std::uint32_t> index = {2, 4};
+    std::vector<float> mean(kLength);
+    mean[2] = 1e9F;
+    mean[4] = std::numeric_limits<float>::max();
+    memory->owe_again(index, mean);
+    std::vector<float> expected = before;
+    expected[1] = -0.0F;
+    expected[2] = before[2] + 1e9F;
+    expected[4] =
+        std::numeric_limits<float>::max();  // infinity would spoil all that follows
+    EXPECT_EQ(testing::bits_of(memory->debt()), testing::bits_of(expected));
+  }
+}
+
+TEST(EveryMemory, StepsBackToTheBitsItHad) {
+  for (const std::string spec : {"residual:decay=0.9", "residual:decay=0.9,lr=inside",
+                                 "dgc", "dgc:nesterov=1,clip=2", "dgc:masking=0"}) {
+    const auto calm = make(spec);
+    const auto shaken = make(spec);
+    for (std::uint64_t t = 0; t < 8; ++t) {
+      const auto drawn = testing::wild(kLength, t);
+      EXPECT_EQ(step(*calm, drawn), step(*shaken, drawn)) << spec;
+      // A step that goes through with nothing paid and everything taken back.
+      const std::vector<float> before = copy_of(shaken->debt());
+      std::vector<float> refused = testing::wild(kLength, 100 + t);
+      shaken->before(refused, 1);
+      shaken->after({.count = 2, .index = kTwo, .paid = kTwo});
+      shaken->step_back();
+      EXPECT_EQ(testing::bits_of(shaken->debt()), testing::bits_of(before)) << spec;
+    }
   }
 }
 

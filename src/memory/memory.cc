@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topknot/memory.h"
+
+#include <cmath>
+
+namespace topknot {
+
+void Memory::owe_again(std::span<const std::uint32_t> index,
+                       std::span<const float> mean) {
+  const std::span<float> owed = debt();
+  const auto add = [&](std::size_t i) {
+    const float sum = owed[i] + mean[i];
+    if (std::isfinite(sum)) owed[i] = sum;
+  };
+  if (index.empty()) {
+    for (std::size_t i = 0; i < owed.size(); ++i) add(i);
+  } else {
+    for (const std::uint32_t i : index) add(i);
+  }
+}
+
+}  // namespace topknot
