@@ -82,7 +82,9 @@ Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int 
   if (!collective_->owes() && memory_->only_owes()) memory_.reset();
 }
 
-Bucket::~Bucket() = default;
+Bucket::~Bucket() {
+  if (reducing_) channel_->abandon();
+}
 
 StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> sum,
                        double learning_rate, double density) {
@@ -96,7 +98,9 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
   if (memory_) memory_->before(grad, learning_rate);
   const std::span<float> debt =
       memory_ && collective_->owes() ? memory_->debt() : std::span<float>();
+  reducing_ = true;
   const Reduced reduced = collective_->reduce(debt, grad, k, sum);
+  reducing_ = false;
   if (reduced.finite) {
     average(reduced, sum);
     if (memory_) memory_->after(reduced);

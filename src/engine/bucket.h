@@ -45,7 +45,11 @@ bool clips(const Spec& memory);
 class Bucket {
  public:
   Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel);
+  /// Gives up the messages that a step which ended by an exception has left under way: the
+  /// memory they point into goes with the collective.
   ~Bucket();
+  Bucket(const Bucket&) = delete;
+  Bucket& operator=(const Bucket&) = delete;
 
   /// Reduces `grad` over all ranks; `sum` gets the mean of what was agreed on. `sum` is
   /// the memory of `grad`, or another that the caller leaves alone between steps and that
@@ -90,6 +94,7 @@ class Bucket {
   std::unique_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
   std::size_t last_count_ = 0;       // how many there are; all, where last_ is empty
+  bool reducing_ = false;            // a reduce has begun and has not returned
   std::uint64_t step_ = 0;
 };
 

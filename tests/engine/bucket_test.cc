@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "core/random.h"
 #include "ranks.h"
@@ -143,6 +146,69 @@ TEST(Bucket, LeavesTheDebtAloneOnAStepThatIsNotFinite) {
     grad = integers(n, link.rank(), 2);
     EXPECT_TRUE(bucket.step(grad, 9, sum).finite);
   });
+}
+
+/// A channel of one rank of two whose peer dies in the middle of a step. As a network does,
+/// it goes on using the memory of the messages under way: the last time when it is destroyed,
+/// unless it was told by abandon() that the memory may go.
+class DyingPeer final : public Transport {
+ public:
+  explicit DyingPeer(int& abandoned) : abandoned_(abandoned) {}
+  ~DyingPeer() override {
+    for (const std::span<const std::byte> bytes : sent_)
+      checksum_ =
+          std::accumulate(bytes.begin(), bytes.end(), checksum_,
+                          [](unsigned sum, std::byte b) { return sum + unsigned(b); });
+    for (std::vector<std::byte>* into : wanted_) into->assign(8, std::byte{1});
+  }
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 2; }
+  Pending send(int, std::span<const std::byte> bytes) override {
+    sent_.push_back(bytes);
+    return Pending{};
+  }
+  Pending recv(int, std::vector<std::byte>& into, std::size_t) override {
+    wanted_.push_back(&into);
+    return Pending{};
+  }
+  void wait(Pending) override { throw LinkError(1, "rank 1 has died"); }
+  void abandon() noexcept override {
+    ++abandoned_;
+    sent_.clear();
+    wanted_.clear();
+  }
+  bool allreduce(std::span<float>) override { return false; }
+  double now() const noexcept override { return 0; }
+  std::unique_ptr<Transport> channel(int) override {
+    return std::make_unique<DyingPeer>(abandoned_);
+  }
+
+ private:
+  int& abandoned_;
+  std::vector<std::span<const std::byte>> sent_;
+  std::vector<std::vector<std::byte>*> wanted_;
+  unsigned checksum_ = 0;
+};
+
+TEST(Bucket, GivesUpItsMessagesBeforeTheMemoryTheyPointInto) {
+  for (const Scheme& scheme : schemes()) {
+    SCOPED_TRACE(scheme.name);
+    int abandoned = 0;
+    DyingPeer link(abandoned);
+    {
+      Bucket bucket(Layout::flat(300), Recipe::of(scheme.name), link, 0);
+      std::vector<float> grad = integers(300, 0, 0);
+      EXPECT_THROW(bucket.step(grad, 30, grad), LinkError);
+    }
+    EXPECT_EQ(abandoned, 1);
+  }
+}
+
+TEST(Bucket, GivesUpNothingWhereEveryStepWasFinished) {
+  int abandoned = 0;
+  DyingPeer link(abandoned);
+  { Bucket bucket(Layout::flat(300), Recipe::of("knot"), link, 0); }
+  EXPECT_EQ(abandoned, 0);
 }
 
 TEST(Bucket, RefusesMoreCoordinatesThanPositionsCanSay) {
