@@ -86,7 +86,7 @@ class Reuse final : public Compressor {
   }
 
  private:
-  bool sweep(bool exact, std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool sweep(bool exact, std::span<float> acc, std::span<float> grad, std::size_t k,
              Sparse& out) {
     if (!exact && reuse_.faithful)
       return core::fold_and_select(acc, grad, threshold_, out);
