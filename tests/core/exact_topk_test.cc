@@ -31,17 +31,9 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kDenormal = std::numeric_limits<float>::denorm_min();
 
-// Sorts everything.
 Sparse largest(SparseView x, std::size_t k) {
-  std::vector<std::size_t> order(x.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::abs(x.value[a]) > std::abs(x.value[b]);
-  });
-  order.resize(std::min(k, order.size()));
-  std::sort(order.begin(), order.end());
-  Sparse out;
-  for (const std::size_t i : order) out.push_back(x.index[i], x.value[i]);
+  Sparse out = Ranking(x.value).largest(k);
+  for (std::uint32_t& i : out.index) i = x.index[i];
   return out;
 }
 
