@@ -38,8 +38,12 @@
 //           that is a multiple of tau and tau_prime.
 //         - Cuts are averaged in 64 bits, need neither P selected coordinates nor any,
 //           and are checked: sorted, and covering the vector.
-//         - When a reused threshold chooses more than k, every owner keeps its largest,
-//           in proportion; the published code has no cap anywhere.
+//         - Where a reused threshold would choose less than half of k, or more than twice
+//           as many, it is found again on the same step; correcting it by a percent a
+//           step would take too long. Between k and 2k every owner keeps its largest, in
+//           proportion and at least one; where k is less than two for each rank, so that
+//           there is nothing to share out, the threshold is found again too. The
+//           published code has no cap anywhere, and may choose nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -158,14 +162,19 @@ class OkTopk final : public Collective {
   // ---- the global threshold
 
   void choose(std::size_t k) {
-    const bool exact = step_ >= next_exact_ || !(threshold_ > 0);
-    if (exact) {
-      faithful_ ? choose_from_union(k) : agreement_.keep_largest(courier_, held_, k);
-      if (!faithful_) threshold_ = agreement_.threshold();
-      const std::int64_t period = std::max<std::int64_t>(1, std::min(step_, tau_prime_));
-      next_exact_ = step_ + (faithful_ ? tau_prime_ : period);
-    }
-    count_chosen(exact, k);
+    const bool known = step_ < next_exact_ && threshold_ > 0;
+    if (!known || !reuse_threshold(k)) find_threshold(k);
+  }
+
+  void find_threshold(std::size_t k) {
+    faithful_ ? choose_from_union(k) : agreement_.keep_largest(courier_, held_, k);
+    if (!faithful_) threshold_ = agreement_.threshold();
+    const std::int64_t period = std::max<std::int64_t>(1, std::min(step_, tau_prime_));
+    next_exact_ = step_ + (faithful_ ? tau_prime_ : period);
+    if (!all_finite(held_.value)) courier_.report_sick();
+    courier_.enter("count");
+    const auto mine = static_cast<std::uint32_t>(held_.size());
+    counts_ = gather_words(courier_, std::span(&mine, 1));
   }
 
   // As published: everyone sees every sum, and the k-th largest is the threshold.
@@ -182,30 +191,64 @@ class OkTopk final : public Collective {
     keep_at_least(threshold_);
   }
 
-  // Above the threshold, but together no more than k: each owner in proportion to what it
-  // has. The counts, one word from each rank, tell everyone how to correct the threshold.
-  void count_chosen(bool exact, std::size_t k) {
-    if (!exact) keep_at_least(threshold_);
-    if (!std::all_of(held_.value.begin(), held_.value.end(),
-                     [](float value) { return std::isfinite(value); }))
-      courier_.report_sick();
+  // Keeps what reaches the threshold, but together no more than k, and corrects the
+  // threshold by how many did. False, with all still held, where it is too far off to be
+  // corrected. Two words from each rank, so all decide alike.
+  bool reuse_threshold(std::size_t k) {
+    if (!all_finite(held_.value)) courier_.report_sick();
     courier_.enter("count");
-    const auto mine = static_cast<std::uint32_t>(held_.size());
-    counts_ = gather_words(courier_, std::span(&mine, 1));
-    const std::uint64_t total =
-        std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
-    if (!exact) correct(static_cast<double>(total), static_cast<double>(k));
-    if (total <= k || faithful_) return;
-    for (std::uint32_t& count : counts_)
-      count = static_cast<std::uint32_t>(std::uint64_t{count} * k / total);
+    const auto reaching = static_cast<std::uint32_t>(std::ranges::count_if(
+        held_.value, [&](float value) { return reaches(value, threshold_); }));
+    const std::uint32_t mine[] = {reaching, static_cast<std::uint32_t>(held_.size())};
+    const std::vector<std::uint32_t> both = gather_words(courier_, mine);
+    counts_.clear();
+    std::uint64_t total = 0;
+    std::uint64_t all = 0;
+    for (std::size_t i = 0; i < both.size(); i += 2) {
+      counts_.push_back(both[i]);
+      total += both[i];
+      all += both[i + 1];
+    }
+    if (!faithful_ && !near_enough(total, all, k)) return false;
+    keep_at_least(threshold_);
+    correct(static_cast<double>(total), static_cast<double>(k));
+    if (total > k && !faithful_) cut_to(k, total);
+    return true;
+  }
+
+  // Between half of k and all of it; or up to twice as many, where the owners have enough
+  // to cut. Fewer than there are cannot be asked for.
+  bool near_enough(std::uint64_t total, std::uint64_t all, std::uint64_t k) const {
+    if (total <= k) return 2 * total >= std::min(k, all);
+    return total <= 2 * k && k >= 2 * at(courier_.size());
+  }
+
+  // Of `total` chosen k are kept: one at each owner that has any, so that none is cut to
+  // nothing, and of the rest at each in proportion to what it has.
+  void cut_to(std::uint64_t k, std::uint64_t total) {
+    const auto owners = static_cast<std::uint64_t>(
+        std::ranges::count_if(counts_, [](std::uint32_t count) { return count > 0; }));
+    std::uint64_t before = 0;
+    std::uint64_t given = 0;
+    for (std::uint32_t& count : counts_) {
+      if (count == 0) continue;
+      before += count - 1;
+      const std::uint64_t share = before * (k - owners) / (total - owners);
+      count = static_cast<std::uint32_t>(1 + share - given);
+      given = share;
+    }
     core::keep_largest(held_, counts_[at(courier_.rank())]);
+  }
+
+  // What is not a number counts, so that it is not overlooked.
+  static bool reaches(float value, float threshold) {
+    return !(std::abs(value) < threshold);
   }
 
   void keep_at_least(float threshold) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < held_.size(); ++i) {
-      if (!(std::abs(held_.value[i]) >= threshold) && !std::isnan(held_.value[i]))
-        continue;
+      if (!reaches(held_.value[i], threshold)) continue;
       held_.index[kept] = held_.index[i];
       held_.value[kept++] = held_.value[i];
     }
@@ -215,8 +258,6 @@ class OkTopk final : public Collective {
   void correct(double total, double k) {
     if (total < control_.low * k) threshold_ /= static_cast<float>(control_.lower);
     if (total > control_.high * k) threshold_ *= static_cast<float>(control_.raise);
-    // Far off: correcting by a percent a step would take too long.
-    if (!faithful_ && (total < k / 2 || total > 2 * k)) next_exact_ = step_ + 1;
   }
 
   // ---- what was chosen, to everyone

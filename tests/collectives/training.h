@@ -5,10 +5,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,6 +127,7 @@ struct Training {
   int ranks = 1;
   int steps = 1;
   Gradient gradient;
+  std::string compressor = "topk";
 };
 
 /// What came of a step.
@@ -153,7 +156,7 @@ inline std::vector<Outcome> train(const Training& t) {
     const auto rank = static_cast<std::size_t>(link.rank());
     const std::size_t n = t.layout.size();
     SortingMeter meter(link);
-    const auto pick = make_compressor(Spec::parse("topk"), t.layout);
+    const auto pick = make_compressor(Spec::parse(t.compressor), t.layout);
     const auto made = make_collective(Spec::parse(t.collective), meter, *pick, t.layout);
     std::vector<float> acc(n);
     std::vector<float> grad(n);
@@ -175,6 +178,19 @@ inline std::vector<Outcome> train(const Training& t) {
     }
   });
   return steps;
+}
+
+/// The coordinates of the `k` largest magnitudes, found by sorting, ties to the lower one;
+/// in order.
+inline std::vector<std::uint32_t> places_of_largest(const std::vector<float>& x,
+                                                    std::size_t k) {
+  std::vector<std::uint32_t> order(x.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](std::uint32_t i) { return std::abs(x[i]); });
+  order.resize(std::min(k, order.size()));
+  std::ranges::sort(order);
+  return order;
 }
 
 /// One draw for each (stream, step, i), the same whoever asks.
