@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The law, as a check that any collective over any transport can be held to: nothing is
-// lost, and all ranks agree bit for bit.
+// lost, all ranks agree bit for bit, and on no less than was promised (promise.h).
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/random.h"
+#include "promise.h"
 #include "topknot/catalog.h"
 
 namespace topknot::testing {
 
-enum class Data { integers, random, zeros, equal, one_huge };
-inline constexpr Data kAllData[] = {Data::integers, Data::random, Data::zeros,
-                                    Data::equal, Data::one_huge};
+/// `jumps` is for many steps; the others are kAllData.
+enum class Data { integers, random, zeros, equal, one_huge, signs, jumps };
+inline constexpr Data kAllData[] = {Data::integers, Data::random,   Data::zeros,
+                                    Data::equal,    Data::one_huge, Data::signs};
 
 struct Case {
   std::string collective;
@@ -31,8 +35,8 @@ struct Case {
   bool in_place = false;  // the sum goes into the memory of the gradient
 
   std::string str(int ranks) const {
-    static constexpr const char* kNames[] = {"integers", "random", "zeros", "equal",
-                                             "one huge"};
+    static constexpr const char* kNames[] = {"integers", "random",      "zeros", "equal",
+                                             "one huge", "equal signs", "jumps"};
     return collective + " with " + compressor + ", P=" + std::to_string(ranks) +
            " n=" + std::to_string(n) + " k=" + std::to_string(k) + " " +
            kNames[static_cast<int>(data)] + (in_place ? ", in place" : "");
@@ -61,6 +65,15 @@ inline std::vector<float> gradient(const Case& c, int rank, int step) {
         break;
       case Data::one_huge:
         x[i] = i == c.n / 2 ? 65536.0F : 1.0F;
+        break;
+      case Data::signs:  // integers without a zero, of one sign at each coordinate
+        x[i] = 1 + std::trunc(8 * std::abs(own.laplace())) +
+               std::trunc(8 * std::abs(common.laplace()));
+        if (i * 2654435761U % 7 < 3) x[i] = -x[i];
+        break;
+      case Data::jumps:  // up and down; what is owed from before is then much or little
+        x[i] = 1 + std::trunc(8 * std::abs(common.laplace()));
+        if (step % 4 == 3) x[i] *= 1024;
         break;
     }
   }
@@ -91,71 +104,107 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-/// What is wrong with one step, seen from rank 0; nothing if all is well.
-inline std::optional<std::string> violation(const Case& c,
-                                            const std::vector<std::vector<float>>& before,
-                                            int step,
-                                            const std::vector<std::vector<float>>& after,
-                                            const std::vector<std::vector<float>>& sums) {
-  for (std::size_t r = 1; r < sums.size(); ++r)
-    if (!same_bits(sums[0], sums[r]))
+/// One step, seen from rank 0: everything by rank.
+struct Seen {
+  std::vector<std::vector<float>> before;
+  std::vector<std::vector<float>> after;
+  std::vector<std::vector<float>> sums;
+  std::vector<std::vector<float>> settled;  // 1 where in the sum or paid
+};
+
+/// What is wrong with a step; nothing if all is well.
+inline std::optional<std::string> violation(const Case& c, int step, const Seen& seen) {
+  const std::size_t ranks = seen.sums.size();
+  for (std::size_t r = 1; r < ranks; ++r)
+    if (!same_bits(seen.sums[0], seen.sums[r]))
       return "rank " + std::to_string(r) + " has another sum than rank 0";
+  Agreed agreed{c.k, step, seen.before, std::vector<bool>(c.n), seen.sums[0]};
   std::vector<std::vector<float>> grads;
-  for (std::size_t r = 0; r < sums.size(); ++r)
+  for (std::size_t r = 0; r < ranks; ++r)
     grads.push_back(gradient(c, static_cast<int>(r), step));
   for (std::size_t i = 0; i < c.n; ++i) {
     double owed = 0;
     double still = 0;
     double magnitude = 0;
-    for (std::size_t r = 0; r < sums.size(); ++r) {
+    for (std::size_t r = 0; r < ranks; ++r) {
       const double g = grads[r][i];
-      owed += before[r][i] + g;
-      still += after[r][i];
-      magnitude += std::abs(static_cast<double>(before[r][i])) + std::abs(g);
+      owed += seen.before[r][i] + g;
+      still += seen.after[r][i];
+      magnitude += std::abs(static_cast<double>(seen.before[r][i])) + std::abs(g);
+      agreed.owed[r][i] += grads[r][i];
+      if (seen.settled[r][i] != 0) agreed.settled[i] = true;
     }
-    const double lost = std::abs(owed - still - static_cast<double>(sums[0][i]));
+    const double lost = std::abs(owed - still - static_cast<double>(seen.sums[0][i]));
     const double allowed =
-        c.data == Data::random
-            ? magnitude * static_cast<double>(sums.size() + 1) * 0x1p-23
-            : 0;
+        c.data == Data::random ? magnitude * static_cast<double>(ranks + 1) * 0x1p-23 : 0;
     if (!(lost <= allowed))
       return "coordinate " + std::to_string(i) + " lost " + std::to_string(lost);
+  }
+  return shortfall(promise_of(Spec::parse(c.collective), Spec::parse(c.compressor)),
+                   agreed);
+}
+
+/// What is wrong with what one rank was told of its step. Marks in `settled` what is in
+/// the sum or was paid.
+inline std::optional<std::string> violation(const Case& c, const Reduced& reduced,
+                                            std::span<const float> acc,
+                                            std::span<const float> sum,
+                                            std::vector<float>& settled) {
+  if (!reduced.finite) return "called not finite";
+  const bool dense = reduced.index.empty() && reduced.count != 0;
+  settled.assign(c.n, dense ? 1.0F : 0.0F);
+  if (dense && reduced.count != c.n) return "lists nothing, and is not dense";
+  if (dense) return std::nullopt;
+  for (const std::uint32_t i : reduced.index) {
+    if (settled[i] != 0) return "a coordinate of the sum is listed twice";
+    settled[i] = 1;
+  }
+  for (std::size_t i = 0; i < c.n; ++i)
+    if (settled[i] == 0 && sum[i] != 0) return "a coordinate of the sum is not listed";
+  if (reduced.index.size() != reduced.count) return "count and index differ";
+  std::vector<bool> paid(c.n);
+  const bool rounded = c.collective.find("values=") != std::string::npos;
+  for (const std::uint32_t i : reduced.paid) {
+    if (paid[i]) return "a coordinate is paid twice";
+    if (!rounded && acc[i] != 0) return "a coordinate is called paid, and still owed";
+    paid[i] = true;
+    settled[i] = 1;
   }
   return std::nullopt;
 }
 
+/// Makes a rank's collective for a case.
+using Maker = std::function<std::unique_ptr<Collective>(const Case&, Transport&,
+                                                        Compressor&, const Layout&)>;
+
+inline std::unique_ptr<Collective> from_the_catalog(const Case& c, Transport& link,
+                                                    Compressor& pick,
+                                                    const Layout& layout) {
+  return make_collective(Spec::parse(c.collective), link, pick, layout);
+}
+
 /// Runs `c` on this rank. Every rank returns; rank 0 returns the first violation, and any
 /// rank one that it alone can see.
-inline std::optional<std::string> violation(const Case& c, Transport& link) {
+inline std::optional<std::string> violation(const Case& c, Transport& link,
+                                            const Maker& make = from_the_catalog) {
   const Layout layout = Layout::flat(c.n);
   const auto pick = make_compressor(Spec::parse(c.compressor), layout);
   const auto channel = link.channel(1);
-  const auto collective =
-      make_collective(Spec::parse(c.collective), *channel, *pick, layout);
+  const auto collective = make(c, *channel, *pick, layout);
   std::vector<float> acc = gradient(c, link.rank(), -1);
   std::vector<float> kept(c.n, 0.0F);
+  std::vector<float> settled(c.n);
   std::optional<std::string> wrong;
   for (int step = 0; step < c.steps; ++step) {
     const std::vector<float> before = acc;
     std::vector<float> grad = gradient(c, link.rank(), step);
     std::vector<float>& sum = c.in_place ? grad : kept;
     const Reduced reduced = collective->reduce(acc, grad, c.k, sum);
-    if (!reduced.finite) wrong = "called not finite";
-    if (!reduced.index.empty() || reduced.count == 0) {
-      std::vector<bool> listed(c.n);
-      for (const std::uint32_t i : reduced.index) {
-        if (listed[i]) wrong = "a coordinate of the sum is listed twice";
-        listed[i] = true;
-      }
-      for (std::size_t i = 0; i < c.n; ++i)
-        if (!listed[i] && sum[i] != 0) wrong = "a coordinate of the sum is not listed";
-      if (reduced.index.size() != reduced.count) wrong = "count and index differ";
-    }
-    const auto all_before = gather(link, before);
-    const auto all_after = gather(link, acc);
-    const auto all_sums = gather(link, sum);
-    if (link.rank() == 0 && !wrong)
-      wrong = violation(c, all_before, step, all_after, all_sums);
+    const auto mine = violation(c, reduced, acc, sum, settled);
+    if (!wrong) wrong = mine;
+    const Seen seen{gather(link, before), gather(link, acc), gather(link, sum),
+                    gather(link, settled)};
+    if (link.rank() == 0 && !wrong) wrong = violation(c, step, seen);
     std::fill(kept.begin(), kept.end(), 0.0F);
   }
   return wrong;

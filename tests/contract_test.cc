@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -137,6 +139,21 @@ TEST_P(EveryCollective, CallsASumThatOverflowsNotFinite) {
   });
 }
 
+// Whatever is kept from step to step is then some steps old; and the scale jumps.
+TEST_P(EveryCollective, AgreesOnWhatItPromisesOnLaterSteps) {
+  std::vector<Case> cases;
+  for (const std::size_t n : {std::size_t{37}, std::size_t{1000}})
+    for (const std::size_t k : {std::size_t{1}, std::size_t{8}, n / 10, n / 2})
+      for (const Data data : {Data::signs, Data::random, Data::jumps})
+        cases.push_back({.collective = name(),
+                         .compressor = std::string(default_compressor(name())),
+                         .n = n,
+                         .k = k,
+                         .data = data,
+                         .steps = 14});
+  hold(cases);
+}
+
 class ManyRanks : public EveryCollective {};
 
 TEST_P(ManyRanks, AgreeOnTheSumAndLoseNothing) {
@@ -166,6 +183,91 @@ INSTANTIATE_TEST_SUITE_P(Catalog, EveryCollective,
                            return std::get<0>(test.param) + "_" +
                                   std::to_string(std::get<1>(test.param));
                          });
+
+// ---- that the contract can be broken
+
+/// Keeps the law and agrees on too little: unless everything is wanted, what `cut` leaves
+/// of k, chosen by topka.
+class Planted final : public Collective {
+ public:
+  Planted(std::unique_ptr<Collective> topka, std::size_t (*cut)(std::size_t))
+      : topka_(std::move(topka)), cut_(cut) {}
+
+  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+                 std::span<float> sum) override {
+    return topka_->reduce(acc, grad, k < acc.size() ? cut_(k) : k, sum);
+  }
+
+ private:
+  std::unique_ptr<Collective> topka_;
+  std::size_t (*cut_)(std::size_t);
+};
+
+/// Selects the k smallest.
+class Smallest final : public Compressor {
+ public:
+  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+              Sparse& out) override {
+    for (std::size_t i = 0; i < grad.size(); ++i) acc[i] += grad[i];
+    std::vector<std::uint32_t> order(acc.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::stable_sort(order, {},
+                             [&](std::uint32_t i) { return std::abs(acc[i]); });
+    order.resize(std::min(k, order.size()));
+    std::ranges::sort(order);
+    out.clear();
+    for (const std::uint32_t i : order) out.push_back(i, acc[i]);
+    return true;
+  }
+};
+
+/// What the contract says of topka made by `make`, on `data`.
+std::string verdict(Data data, const Maker& make) {
+  const Case c{.collective = "topka", .n = 1000, .k = 30, .data = data};
+  std::string said = "nothing";
+  run(3, [&](Transport& link) {
+    const auto wrong = violation(c, link, make);
+    if (wrong) said = *wrong;  // rank 0 alone sees these
+  });
+  return said;
+}
+
+template <std::size_t (*Cut)(std::size_t)>
+std::unique_ptr<Collective> planted(const Case& c, Transport& link, Compressor& pick,
+                                    const Layout& layout) {
+  return std::make_unique<Planted>(from_the_catalog(c, link, pick, layout), Cut);
+}
+std::size_t to_nothing(std::size_t) { return 0; }
+std::size_t to_half(std::size_t k) { return k / 2; }
+std::size_t by_one(std::size_t k) { return k - 1; }
+
+TEST(Contract, CatchesACollectiveThatAgreesOnNothing) {
+  for (const Data data : kAllData) {
+    const std::string expected =
+        data == Data::zeros ? "nothing"
+                            : "agreed on 0 coordinates, not on the 30 that are promised";
+    EXPECT_EQ(verdict(data, planted<to_nothing>), expected) << static_cast<int>(data);
+  }
+}
+
+TEST(Contract, CatchesACollectiveThatAgreesOnTooLittle) {
+  EXPECT_EQ(verdict(Data::equal, planted<to_half>),
+            "agreed on 15 coordinates, not on the 30 that are promised");
+  EXPECT_EQ(verdict(Data::equal, planted<by_one>),
+            "agreed on 29 coordinates, not on the 30 that are promised");
+  EXPECT_EQ(verdict(Data::equal, from_the_catalog), "nothing");
+}
+
+TEST(Contract, CatchesACollectiveThatAgreesOnWhatIsSmall) {
+  Smallest smallest;
+  const Maker make = [&](const Case& c, Transport& link, Compressor&,
+                         const Layout& layout) {
+    return make_collective(Spec::parse(c.collective), link, smallest, layout);
+  };
+  EXPECT_TRUE(verdict(Data::signs, make).starts_with("agreed on a mass of "));
+  EXPECT_TRUE(verdict(Data::one_huge, make).starts_with("agreed on a mass of "));
+  EXPECT_EQ(verdict(Data::signs, from_the_catalog), "nothing");
+}
 
 }  // namespace
 }  // namespace topknot::testing
