@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// knot: the exact k largest coordinates of the reduced sum, on every step. Our own.
+// knot: the exact k largest coordinates of the sum of what was selected, on every step. Our
+// own. A coordinate that is large in the sum of all gradients, but that no rank selected,
+// is not among them.
 //
 //   select     at most k coordinates of the debt
 //   deal       them to their owners: P parts, balanced whatever the gradient looks like
@@ -19,8 +21,8 @@
 // wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
 //
-// Agreement (agreement.h) is exact: ties go to the lower rank and then to the lower
-// position. From step to step it takes two rounds of at most 512 counters; a cold start,
+// Agreement (agreement.h) is exact: ties go to the lower owner and then to the lower
+// coordinate. From step to step it takes two rounds of at most 512 counters; a cold start,
 // a jump of scale, or sums that tie, as rounded ones do, take a few rounds more.
 //
 // Cost    (2(P-1) + 2 ceil(log2 P)) alpha + 4k(P-1)/P beta on average, beta per 32-bit
