@@ -232,25 +232,5 @@ TEST_P(EachOfTheFamily, GoesOnFromASavedState) {
 INSTANTIATE_TEST_SUITE_P(Catalog, EachOfTheFamily, ::testing::ValuesIn(kFamily),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(CltK, LetsTheRanksLeadInTurn) {
-  const auto steps = train({.collective = "cltk",
-                            .layout = Layout::flat(1000),
-                            .k = 20,
-                            .ranks = 3,
-                            .steps = 7,
-                            .gradient = uncorrelated});
-  for (std::size_t s = 0; s < steps.size(); ++s) {
-    const std::vector<float>& leader = steps[s].owed[s % 3];
-    std::vector<std::uint32_t> order(1000);
-    for (std::uint32_t i = 0; i < 1000; ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return std::abs(leader[a]) > std::abs(leader[b]);
-    });
-    order.resize(20);
-    std::sort(order.begin(), order.end());
-    EXPECT_EQ(steps[s].index, order) << "step " << s;
-  }
-}
-
 }  // namespace
 }  // namespace topknot::testing

@@ -8,6 +8,7 @@
 
 #include "collectives/training.h"
 #include "collectives/trials.h"
+#include "refusal.h"
 
 namespace topknot::testing {
 namespace {
@@ -599,20 +600,17 @@ TEST(OkTopk, SaysWhatItsParametersMayBe) {
   const auto alone = make_inproc(1);
   const Layout layout = Layout::flat(10);
   const auto pick = make_compressor(Spec::parse("topk"), layout);
-  const auto refusal = [&](const std::string& parameters) -> std::string {
-    try {
+  const auto said = [&](const std::string& parameters) {
+    return refusal<ConfigError>([&] {
       make_collective(Spec::parse("oktopk:" + parameters), *alone[0], *pick, layout);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "accepted";
+    });
   };
-  EXPECT_EQ(refusal("tau=0"), "tau=0 is not in 1..1048576.");
-  EXPECT_EQ(refusal("tau_prime=0"), "tau_prime=0 is not in 1..1048576.");
-  EXPECT_EQ(refusal("workload=vg"),
+  EXPECT_EQ(said("tau=0"), "tau=0 is not in 1..1048576.");
+  EXPECT_EQ(said("tau_prime=0"), "tau_prime=0 is not in 1..1048576.");
+  EXPECT_EQ(said("workload=vg"),
             "There is no workload=vg; nearest is vgg (of any, vgg, lstm, bert).");
-  EXPECT_EQ(refusal("faithful=maybe"), "faithful=maybe is neither 0 nor 1.");
-  EXPECT_EQ(refusal("tua=3"),
+  EXPECT_EQ(said("faithful=maybe"), "faithful=maybe is neither 0 nor 1.");
+  EXPECT_EQ(said("tua=3"),
             "oktopk has no parameter tua; nearest is tau (of coding, values, workload, "
             "tau_prime, faithful, tau).");
 }
