@@ -92,7 +92,8 @@ def one_percent_is_the_same_bits_everywhere():
         assert same_bits_everywhere(flat(model)), scheme
         said = topknot.stats(model)
         assert said["steps"] == steps
-        assert said["sent_bytes"] < said["dense_bytes"]
+        assert 0 < said["sent_bytes"] < said["dense_bytes"]
+        assert not torch.equal(flat(model), flat(network())), f"{scheme} has trained nothing"
 
 
 def dgc_that_sends_all_is_plain_momentum():
@@ -189,6 +190,7 @@ def bf16_parameters_are_reduced_in_f32():
     torch.manual_seed(7)
     model = DDP(Network().to(torch.bfloat16))
     topknot.attach(model, density=0.05)
+    before = flat(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for step in range(10):
         optimizer.zero_grad()
@@ -196,6 +198,7 @@ def bf16_parameters_are_reduced_in_f32():
         nn.functional.cross_entropy(model(x.bfloat16()).float(), y).backward()
         optimizer.step()
     assert same_bits_everywhere(flat(model)) and flat(model).isfinite().all()
+    assert not torch.equal(flat(model), before), "nothing was trained"
 
 
 def a_step_that_is_not_finite_is_undone():
@@ -267,8 +270,10 @@ def goes_on_from_a_checkpoint():
 
 def refuses_what_it_cannot_do():
     model = network()
-    refuses(topknot.ConfigError, "nearest is", lambda: topknot.attach(model, "knott"))
-    refuses(topknot.ConfigError, "(0, 1]", lambda: topknot.attach(model, density=0))
+    unknown = "no scheme named knott; nearest is knot"
+    refuses(topknot.ConfigError, unknown, lambda: topknot.attach(model, "knott"))
+    nothing = "is not in (0, 1]; 0.01 sends one coordinate in a hundred"
+    refuses(topknot.ConfigError, nothing, lambda: topknot.attach(model, density=0))
     refuses(topknot.ConfigError, "takes a Distributed", lambda: topknot.attach(Network()))
     topknot.attach(model)
     refuses(topknot.ConfigError, "attached to this model already", lambda: topknot.attach(model))
@@ -298,6 +303,9 @@ def empty_selections_do_not_hang():
     model = network()
     topknot.attach(model, collective="topka", compressor="threshold:value=1e30", density=0.01)
     train(model, 3)
+    assert topknot.stats(model)["steps"] == 3
+    assert torch.equal(model.module.body[0].weight, network().module.body[0].weight)
+    assert sum(owed.abs().sum() for owed in debts(model).values()) > 0
     model = network()
     topknot.attach(model, density=0.01)
     for step in range(3):

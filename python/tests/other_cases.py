@@ -47,6 +47,7 @@ def optimizer_keeps_ranks_together():
         bucket_mb=0.01,
         backward_passes_per_step=2,
     )
+    before = flat(model)
     for step in range(8):
         optimizer.zero_grad()
         for half in range(2):
@@ -56,6 +57,7 @@ def optimizer_keeps_ranks_together():
         topknot.synchronize(optimizer)
         optimizer.step()
     assert same_bits_everywhere(flat(model))
+    assert not torch.equal(flat(model), before), "nothing was trained"
     assert "body.0.weight/memory.debt" in topknot.state_dict(optimizer)["values"]
     x, y = batch(0)
 
@@ -95,6 +97,7 @@ def every_scheme_takes_a_tensor():
         x[rank()] = 50
         topknot.SparseAllreduce(scheme, density=0.1)(x)
         assert same_bits_everywhere(x), scheme
+        assert x.abs().sum() > 0, f"{scheme} has agreed on nothing"
 
 
 def disagreeing_ranks_are_told():

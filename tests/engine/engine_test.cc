@@ -17,6 +17,7 @@
 #include "engine/bucket.h"
 #include "engine/small_model.h"
 #include "ranks.h"
+#include "refusal.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
 #include "wild.h"
@@ -537,56 +538,93 @@ TEST(Engine, SaysInFinishWhatTheCommunicationThreadMetWith) {
   }
 }
 
+// Rank 0 goes away, rank 1 fails, and rank 2 waits for both: it is told, and has lost
+// nothing. Nobody hangs.
 TEST(Engine, EndsInTheMiddleOfAStep) {
   LinkOptions short_wait;
   short_wait.timeout = 5;
-  run_to_the_end(
+  const auto errors = run_to_the_end(
       3,
       [](Transport& link) {
         Engine engine(link, model(), options("oktopk"));
         step(engine, link.rank(), 0);
+        const std::vector<float> owed = debt(engine, "conv1.weight");
+        ASSERT_EQ(owed.size(), 216U);
         engine.begin();
         for (std::size_t p = 6; p-- > 0;)
           if (link.rank() == 0 || p > 2) engine.ready(p);
         if (link.rank() == 1) throw std::runtime_error("backward failed");
-        if (link.rank() == 2) engine.finish();
+        if (link.rank() != 2) return;
+        try {
+          engine.finish();
+          FAIL() << "rank 2 did not notice";
+        } catch (const LinkError& error) {
+          EXPECT_NE(error.peer(), 2);
+          EXPECT_EQ(debt(engine, "conv1.weight"), owed);
+          throw;
+        }
       },
       short_wait);
+  EXPECT_FALSE(errors[0]);
+  EXPECT_REFUSAL(std::rethrow_exception(errors[1]), std::runtime_error,
+                 "backward failed");
+  ASSERT_TRUE(errors[2]);
+  EXPECT_THROW(std::rethrow_exception(errors[2]), LinkError);
 }
 
 TEST(Engine, RefusesCallsOutOfTurn) {
   run(1, [](Transport& link) {
     Engine engine(link, model(), options("knot"));
-    EXPECT_THROW(engine.ready(0), ContractError);
-    EXPECT_THROW(engine.finish(), ContractError);
+    EXPECT_REFUSAL(engine.ready(0), ContractError,
+                   "ready() was called outside of a step: begin() one first.");
+    EXPECT_REFUSAL(engine.finish(), ContractError,
+                   "finish() was called outside of a step: begin() one first.");
     engine.begin();
     State state;
-    EXPECT_THROW(engine.begin(), ContractError);
-    EXPECT_THROW(engine.save(state), ContractError);
-    EXPECT_THROW(engine.load(state), ContractError);
+    EXPECT_REFUSAL(engine.begin(), ContractError,
+                   "begin() was called twice without a finish().");
+    EXPECT_REFUSAL(engine.save(state), ContractError,
+                   "save() was called within a step: finish() it first.");
+    EXPECT_REFUSAL(engine.load(state), ContractError,
+                   "load() was called within a step: finish() it first.");
     engine.ready(0);
-    EXPECT_THROW(engine.ready(0), ContractError);
-    EXPECT_THROW(engine.ready(6), ContractError);
-    EXPECT_THROW(engine.gradient(6), ContractError);
+    EXPECT_REFUSAL(engine.ready(0), ContractError,
+                   "ready() was called twice for parameter 0 in one step.");
+    EXPECT_REFUSAL(engine.ready(6), ContractError,
+                   "There is no parameter 6; the engine was made with 6.");
+    EXPECT_REFUSAL(engine.gradient(6), ContractError,
+                   "There is no parameter 6; the engine was made with 6.");
     EXPECT_TRUE(engine.finish().finite);
   });
 }
 
 TEST(Engine, RefusesOptionsThatCannotBe) {
   run(1, [](Transport& link) {
-    const auto refuses = [&](auto change) {
+    const auto said = [&](auto change) {
       EngineOptions made;
       change(made);
-      EXPECT_THROW(Engine(link, model(), made), ConfigError);
+      return testing::refusal<ConfigError>([&] { Engine(link, model(), made); });
     };
-    refuses([](EngineOptions& o) { o.scheme = "knott"; });
-    refuses([](EngineOptions& o) { o.collective = "ring"; });
-    refuses([](EngineOptions& o) { o.memory = "residual:decai=1"; });
-    refuses([](EngineOptions& o) { o.density = 0; });
-    refuses([](EngineOptions& o) { o.schedule = "cosine"; });
-    refuses([](EngineOptions& o) { o.rules = {"fc"}; });
-    refuses([](EngineOptions& o) { o.clip = 1; });  // knot's memory does not clip
-    refuses([](EngineOptions& o) { o.clip = -1; });
+    EXPECT_EQ(said([](EngineOptions& o) { o.scheme = "knott"; }),
+              "There is no scheme named knott; nearest is knot. `topknot list` has all.");
+    EXPECT_EQ(
+        said([](EngineOptions& o) { o.collective = "ring"; }),
+        "There is no collective named ring; nearest is dense. `topknot list` has all.");
+    EXPECT_EQ(said([](EngineOptions& o) { o.memory = "residual:decai=1"; }),
+              "residual has no parameter decai; nearest is decay (of decay, lr).");
+    EXPECT_EQ(said([](EngineOptions& o) { o.density = 0; }),
+              "A density of 0.000000 is not in (0, 1]; 0.01 sends one coordinate in a "
+              "hundred.");
+    EXPECT_EQ(said([](EngineOptions& o) { o.schedule = "cosine"; }),
+              "There is no schedule named cosine; nearest is constant.");
+    EXPECT_EQ(said([](EngineOptions& o) { o.rules = {"fc"}; }),
+              "A rule is written name=dense or name=0.05, with * in the name for any "
+              "letters; \"fc\" is not.");
+    EXPECT_EQ(said([](EngineOptions& o) { o.clip = 1; }),
+              "The memory residual does not clip, only dgc does: clip the mean that comes "
+              "out.");
+    EXPECT_EQ(said([](EngineOptions& o) { o.clip = -1; }),
+              "A clip of -1 is no length: it is 0, for none, or more.");
   });
 }
 

@@ -115,11 +115,14 @@ TEST(Pipeline, EndsWithTheTaskUnderWayAndDropsTheRest) {
 }
 
 TEST(Pipeline, EndsWithoutAnyTaskAndAfterAnError) {
+  std::atomic<int> ran = 0;
   for (int i = 0; i < 50; ++i) {
     Pipeline idle;
     Pipeline broken;
     broken.submit([] { throw std::runtime_error("broken"); });
+    broken.submit([&] { ++ran; });
   }
+  EXPECT_EQ(ran, 0) << "something ran behind an error";
 }
 
 }  // namespace

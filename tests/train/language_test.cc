@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "data/text.h"
+#include "refusal.h"
 #include "topknot/error.h"
 #include "train/models/word_lstm.h"
 #include "train/runs.h"
@@ -121,7 +122,11 @@ TEST(Language, GoesOnWithAnotherNumberOfWorkers) {
   Job job = small_job();
   job.steps = 5;
   const testing::Folder folder;
-  train_on(2, job, {.checkpoints = folder.path()});
+  const std::string weights =
+      train_on(2, job, {.checkpoints = folder.path()}).weights_hash;
+  const Outcome same = train_on(3, job, {.checkpoints = folder.path(), .resume = true});
+  EXPECT_EQ(same.steps, 5U);
+  EXPECT_EQ(same.weights_hash, weights);
   job.steps = 8;
   EXPECT_EQ(train_on(3, job, {.checkpoints = folder.path(), .resume = true}).steps, 8U);
 }
@@ -137,12 +142,17 @@ TEST(Language, SaysWhatIsWrong) {
       "(bptt); take fewer or shorter ones.");
   job = small_job();
   job.model = "lstm:tied=1,embedding=20,width=30";
-  EXPECT_THROW(make_task(job, {0, 1}), ConfigError);
+  EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,
+                 "lstm:tied=1 needs an embedding as wide as the layers, and 20 is not "
+                 "30; leave one of them out.");
   job.model = "lstm:depth=2";
-  EXPECT_THROW(make_task(job, {0, 1}), ConfigError);
+  EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,
+                 "lstm has no parameter depth; nearest is width (of layers, width, "
+                 "embedding, tied, dropout, bptt).");
   job = small_job();
   job.data = "wikitext3";
-  EXPECT_THROW(make_task(job, {0, 1}), ConfigError);
+  EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,
+                 "There is no corpus \"wikitext3\"; there are wikitext2 and generated.");
 }
 
 TEST(Language, RefusesAWordThatTheVocabularyHasNot) {

@@ -5,8 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
 #include <mutex>
 
+#include "refusal.h"
+#include "store/checkpoint.h"
+#include "store/files.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "train/runs.h"
@@ -52,16 +58,36 @@ TEST(Training, IsRepeatable) {
   EXPECT_NE(train_on(2, small_job()).weights_hash, train_on(2, other).weights_hash);
 }
 
+/// Writes down the loss of every step.
+class Losses final : public Observer {
+ public:
+  void on_step(const StepRecord& record) override { of_steps.push_back(record.loss); }
+
+  std::vector<double> of_steps;
+};
+
+std::vector<double> losses(const Job& job) {
+  Losses observed;
+  run(1, [&](Transport& link) { train(link, job, {}, observed); });
+  return observed.of_steps;
+}
+
 TEST(Training, AddsUpPassesAsIfTheyWereOneBatch) {
   Job whole = small_job();
   whole.scheme = "dense";
   whole.pad = 0;
   whole.flip = false;
-  whole.steps = 3;
+  whole.steps = 6;
   Job parts = whole;
+  Job less = whole;  // as if the passes before the last were forgotten
   whole.batch = 16;
   parts.accumulate = 2;
-  EXPECT_NEAR(train_on(1, whole).metric.value, train_on(1, parts).metric.value, 0.05);
+  const std::vector<double> expected = losses(whole);
+  const std::vector<double> added = losses(parts);
+  ASSERT_EQ(added.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(added[i], expected[i], 1e-4) << "step " << i;
+  EXPECT_GT(std::abs(losses(less).back() - expected.back()), 1e-3);
 }
 
 class EveryScheme : public ::testing::TestWithParam<std::string> {};
@@ -74,17 +100,59 @@ TEST_P(EveryScheme, ResumesToTheSameBits) {
   testing::expect_resumes(2, job, 6);
 }
 
+/// What the ranks keep by coordinates, by name: its mean over the `ranks` that load it.
+std::map<std::string, std::vector<double>> mean_owed(const Folder& folder, int ranks) {
+  std::map<std::string, std::vector<double>> means;
+  std::mutex mutex;
+  run(ranks, [&](Transport& link) {
+    store::CheckpointFolder checkpoints(store::disk(), folder.path().string());
+    const store::Loaded loaded = checkpoints.load(link);
+    const std::scoped_lock lock(mutex);
+    for (const auto& [name, array] : loaded.own.arrays()) {
+      if (!store::is_folded(loaded.own, name)) continue;
+      const std::span<const float> values = loaded.own.values<float>(name);
+      std::vector<double>& mean = means[name];
+      mean.resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        mean[i] += static_cast<double>(values[i]) / ranks;
+    }
+  });
+  return means;
+}
+
+// The weights are those of before, to the bit, and what is owed has the mean of before:
+// an update is a mean, so nothing is lost and nothing counts twice.
 TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
   Job job = small_job();
   job.scheme = GetParam();
   job.density_schedule = "constant";
-  job.steps = 3;
   const Folder folder;
-  train_on(3, job, {.checkpoints = folder.path()});
-  job.steps = 6;
-  EXPECT_EQ(train_on(2, job, {.checkpoints = folder.path(), .resume = true}).steps, 6U);
-  job.steps = 9;
-  EXPECT_EQ(train_on(4, job, {.checkpoints = folder.path(), .resume = true}).steps, 9U);
+  Outcome last;
+  int before = 3;
+  for (const int ranks : {3, 2, 4}) {
+    if (before != ranks) {
+      const auto owed = mean_owed(folder, before);
+      EXPECT_EQ(owed.empty(), job.scheme == "dense");
+      const auto now = mean_owed(folder, ranks);
+      EXPECT_EQ(now.size(), owed.size());
+      for (const auto& [name, mean] : owed) {
+        ASSERT_EQ(now.at(name).size(), mean.size()) << name;
+        double largest = 0;  // of what was added up, about
+        for (const double value : mean) largest = std::max(largest, std::abs(value));
+        for (std::size_t i = 0; i < mean.size(); ++i)
+          ASSERT_NEAR(now.at(name)[i], mean[i], 1e-6 * largest) << name << " " << i;
+      }
+      const Outcome same =
+          train_on(ranks, job, {.checkpoints = folder.path(), .resume = true});
+      EXPECT_EQ(same.steps, last.steps);
+      EXPECT_EQ(same.weights_hash, last.weights_hash);
+    }
+    job.steps += 3;
+    const bool resume = before != ranks;
+    last = train_on(ranks, job, {.checkpoints = folder.path(), .resume = resume});
+    EXPECT_EQ(last.steps, static_cast<std::uint64_t>(job.steps));
+    before = ranks;
+  }
 }
 
 std::vector<std::string> names_of_schemes() {
@@ -162,14 +230,19 @@ TEST(Training, RefusesACheckpointOfAnotherModel) {
   train_on(1, job, {.checkpoints = folder.path()});
   job.model = "mlp:hidden=33";
   job.steps = 4;
-  EXPECT_THROW(train_on(1, job, {.checkpoints = folder.path(), .resume = true}),
-               ConfigError);
+  const std::string said = topknot::testing::refusal<ConfigError>(
+      [&] { train_on(1, job, {.checkpoints = folder.path(), .resume = true}); });
+  EXPECT_TRUE(said.starts_with("The checkpoint " + (folder.path() / "step-2").string() +
+                               " is of the model "))
+      << said;
 }
 
 TEST(Training, RefusesToGoOnFromNothing) {
   const Folder folder;
-  EXPECT_THROW(train_on(1, small_job(), {.checkpoints = folder.path(), .resume = true}),
-               NoCheckpointError);
+  EXPECT_REFUSAL(train_on(1, small_job(), {.checkpoints = folder.path(), .resume = true}),
+                 NoCheckpointError,
+                 "Rank 0: There is no checkpoint to go on from in " +
+                     folder.path().string() + ": it has none.");
 }
 
 /// Wants to leave after some steps.
