@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "refusal.h"
 #include "topknot/error.h"
 #include "topknot/transports.h"
 
@@ -91,8 +92,12 @@ TEST(Catalog, SaysTheNearestName) {
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("nearest is topk"), std::string::npos);
   }
-  EXPECT_THROW(find_scheme("dence"), ConfigError);
-  EXPECT_THROW(make_memory({"residul", {}}, Layout::flat(1)), ConfigError);
+  EXPECT_REFUSAL(
+      find_scheme("dence"), ConfigError,
+      "There is no scheme named dence; nearest is dense. `topknot list` has all.");
+  EXPECT_REFUSAL(
+      make_memory({"residul", {}}, Layout::flat(1)), ConfigError,
+      "There is no memory named residul; nearest is residual. `topknot list` has all.");
 }
 
 TEST(Catalog, HandsOnWhatACollectiveDecidesForItsCompressor) {
@@ -109,7 +114,8 @@ TEST(Catalog, HandsOnWhatACollectiveDecidesForItsCompressor) {
 }
 
 TEST(Catalog, RefusesAParameterThatNobodyReads) {
-  EXPECT_THROW(make_compressor(Spec::parse("topk:k=3"), Layout::flat(1)), ConfigError);
+  EXPECT_REFUSAL(make_compressor(Spec::parse("topk:k=3"), Layout::flat(1)), ConfigError,
+                 "topk has no parameter k; it has none at all.");
 }
 
 }  // namespace

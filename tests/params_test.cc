@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot {
@@ -27,15 +28,21 @@ TEST(Spec, IsANameWithParameters) {
 }
 
 TEST(Spec, RefusesWhatHasNoName) {
-  EXPECT_THROW(Spec::parse(""), ConfigError);
-  EXPECT_THROW(Spec::parse(":tau=1"), ConfigError);
+  EXPECT_REFUSAL(Spec::parse(""), ConfigError,
+                 "A name is missing in \"\"; write it as name or name:key=value.");
+  EXPECT_REFUSAL(Spec::parse(":tau=1"), ConfigError,
+                 "A name is missing in \":tau=1\"; write it as name or name:key=value.");
 }
 
 TEST(Params, RefusesWhatIsNotKeyEqualsValue) {
-  EXPECT_THROW(Params::parse("tau"), ConfigError);
-  EXPECT_THROW(Params::parse("=1"), ConfigError);
-  EXPECT_THROW(Params::parse("a=1,,b=2"), ConfigError);
-  EXPECT_THROW(Params::parse("a=1,a=2"), ConfigError);
+  EXPECT_REFUSAL(Params::parse("tau"), ConfigError,
+                 "Parameters are written key=value,key=value; \"tau\" is not.");
+  EXPECT_REFUSAL(Params::parse("=1"), ConfigError,
+                 "Parameters are written key=value,key=value; \"=1\" is not.");
+  EXPECT_REFUSAL(Params::parse("a=1,,b=2"), ConfigError,
+                 "Parameters are written key=value,key=value; \"\" is not.");
+  EXPECT_REFUSAL(Params::parse("a=1,a=2"), ConfigError,
+                 "The parameter a is given twice.");
 }
 
 TEST(Params, GivesTheDefaultWhereNothingIsGiven) {
@@ -59,14 +66,16 @@ TEST(Params, DeclaresWhatIsRead) {
 TEST(Params, RefusesValuesOutOfRange) {
   for (const char* bad : {"0", "101", "x", "7x", "", "1e3", "99999999999999999999"}) {
     Params params = Params::parse(std::string("tau=") + bad);
-    EXPECT_THROW(params.integer("tau", 64, 1, 100, ""), ConfigError) << bad;
+    EXPECT_REFUSAL(params.integer("tau", 64, 1, 100, ""), ConfigError,
+                   std::string("tau=") + bad + " is not in 1..100.");
   }
   for (const char* bad : {"nan", "-0.1", "1.1", "inf"}) {
     Params params = Params::parse(std::string("lr=") + bad);
-    EXPECT_THROW(params.number("lr", 0.5, 0, 1, ""), ConfigError) << bad;
+    EXPECT_REFUSAL(params.number("lr", 0.5, 0, 1, ""), ConfigError,
+                   std::string("lr=") + bad + " is not in 0..1.");
   }
   Params params = Params::parse("on=yes");
-  EXPECT_THROW(params.flag("on", true, ""), ConfigError);
+  EXPECT_REFUSAL(params.flag("on", true, ""), ConfigError, "on=yes is neither 0 nor 1.");
 }
 
 TEST(Params, SaysTheNearestChoice) {

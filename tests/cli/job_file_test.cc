@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cli/folders.h"
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -92,8 +93,12 @@ TEST(JobFile, ThatIsNotThereIsRefusedWithTheNearestName) {
   } catch (const ConfigError& error) {
     EXPECT_IN("nearest is quickstart", std::string(error.what()));
   }
-  EXPECT_THROW(find_job("./quickstart.toml", folder.path()), ConfigError);
-  EXPECT_THROW(find_job("quickstart", folder.path() / "none"), ConfigError);
+  EXPECT_REFUSAL(find_job("./quickstart.toml", folder.path()), ConfigError,
+                 "There is no file ./quickstart.toml; JOB is a TOML file or a name of "
+                 "`topknot train --list`.");
+  EXPECT_REFUSAL(find_job("quickstart", folder.path() / "none"), ConfigError,
+                 "There is no job quickstart: the folder " +
+                     (folder.path() / "none").string() + " has none at all.");
 }
 
 TEST(JobFile, IsListedWithTheFirstLineOfItsComment) {
@@ -131,8 +136,11 @@ TEST(Setting, IsAKeyAndAValueThatMayHaveEqualsSigns) {
   train::Job job;
   apply_setting(job, "optimizer=sgd:momentum=0.5");
   EXPECT_EQ(job.optimizer, "sgd:momentum=0.5");
-  EXPECT_THROW(apply_setting(job, "quickstart"), ConfigError);
-  EXPECT_THROW(apply_setting(job, "=3"), ConfigError);
+  EXPECT_REFUSAL(
+      apply_setting(job, "quickstart"), ConfigError,
+      "--set takes key=value, and quickstart is none; JOB comes before --set.");
+  EXPECT_REFUSAL(apply_setting(job, "=3"), ConfigError,
+                 "--set takes key=value, and =3 is none; JOB comes before --set.");
 }
 
 TEST(JobsOfTheTree, CanAllBeReadAndDescribeThemselves) {

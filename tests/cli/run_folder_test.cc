@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/folders.h"
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -54,7 +55,10 @@ TEST(CutBack, DropsATornLine) {
 TEST(RunFolder, RefusesOneWithARunAndTouchesNothing) {
   const ScratchFolder folder;
   leave_a_run(folder.path());
-  EXPECT_THROW(RunFolder(folder.path(), FolderUse::fresh), ConfigError);
+  EXPECT_REFUSAL(RunFolder(folder.path(), FolderUse::fresh), ConfigError,
+                 "There is a run in " + folder.path().string() +
+                     " already: go on with it by --resume, replace it by --overwrite, or "
+                     "name another --out.");
   EXPECT_EQ(read_text(folder.path() / "checkpoints" / "step"), "2");
 }
 
@@ -78,7 +82,9 @@ TEST(RunFolder, IsMadeWithThoseAboveIt) {
 TEST(RunFolder, ThatIsAFileIsRefused) {
   const ScratchFolder folder;
   write_text(folder.path() / "file", "");
-  EXPECT_THROW(RunFolder(folder.path() / "file", FolderUse::fresh), ConfigError);
+  EXPECT_REFUSAL(
+      RunFolder(folder.path() / "file", FolderUse::fresh), ConfigError,
+      "--out " + (folder.path() / "file").string() + " is not a folder; name one.");
 }
 
 TEST(RunFolder, OverwritesAllOfTheRunAndNothingElse) {

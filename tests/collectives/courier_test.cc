@@ -8,6 +8,7 @@
 
 #include "copy_of.h"
 #include "ranks.h"
+#include "refusal.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -138,8 +139,11 @@ TEST(Courier, RefusesMoreCoordinatesThanPositionsCanSay) {
 }
 
 TEST(Courier, RefusesWordsItDoesNotKnow) {
-  EXPECT_THROW(run(1, reduces("topka:coding=plian", 10, 1)), ConfigError);
-  EXPECT_THROW(run(1, reduces("topka:values=f16", 10, 1)), ConfigError);
+  EXPECT_REFUSAL(run(1, reduces("topka:coding=plian", 10, 1)), ConfigError,
+                 "There is no coding=plian; nearest is plain (of auto, plain, delta, "
+                 "rice, bitmap, dense).");
+  EXPECT_REFUSAL(run(1, reduces("topka:values=f16", 10, 1)), ConfigError,
+                 "There is no values=f16; nearest is bf16 (of f32, bf16, i8, i2).");
 }
 
 }  // namespace

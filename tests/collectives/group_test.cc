@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "ranks.h"
+#include "refusal.h"
 
 namespace topknot::collective {
 namespace {
@@ -84,7 +85,9 @@ TEST(Group, HasNoAllreduceOfItsOwn) {
 
 TEST(Group, RefusesARankThatIsNotInIt) {
   run(2, [](Transport& link) {
-    EXPECT_THROW(make_group(link, {1 - link.rank()}), ContractError);
+    EXPECT_REFUSAL(make_group(link, {1 - link.rank()}), ContractError,
+                   "rank " + std::to_string(link.rank()) +
+                       " is to talk in a group that it is not in");
   });
 }
 

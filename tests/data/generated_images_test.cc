@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "data/images.h"
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::data {
@@ -110,11 +111,17 @@ TEST(GeneratedImages, AreNotToldApartByTheirMeans) {
 }
 
 TEST(GeneratedImages, RefuseAParameterTheyDoNotHave) {
-  EXPECT_THROW(open_images("generated:sized=5", {}, Split::train), ConfigError);
-  EXPECT_THROW(open_images("generated:classes=1", {}, Split::train), ConfigError);
-  EXPECT_THROW(open_images("mnist:seed=1", {}, Split::train), ConfigError);
-  EXPECT_THROW(open_images("cifar11", {}, Split::train), ConfigError);
-  EXPECT_THROW(normalisation("cifar11"), ConfigError);
+  EXPECT_REFUSAL(open_images("generated:sized=5", {}, Split::train), ConfigError,
+                 "generated has no parameter sized; nearest is size (of classes, size, "
+                 "seed, channels, noise, side).");
+  EXPECT_REFUSAL(open_images("generated:classes=1", {}, Split::train), ConfigError,
+                 "classes=1 is not in 2..1000.");
+  EXPECT_REFUSAL(open_images("mnist:seed=1", {}, Split::train), ConfigError,
+                 "mnist has no parameter seed; it has none at all.");
+  EXPECT_REFUSAL(open_images("cifar11", {}, Split::train), ConfigError,
+                 "There is no set of images cifar11; nearest is cifar10.");
+  EXPECT_REFUSAL(normalisation("cifar11"), ConfigError,
+                 "There is no set of images cifar11; nearest is cifar10.");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "data/refusals.h"
 #include "data/write_sets.h"
+#include "refusal.h"
 
 namespace topknot::data {
 namespace {
@@ -168,7 +169,9 @@ TEST(RawRatings, RefuseWhatIsBroken) {
 TEST(RatingsFolder, SaysHowToGetWhatIsMissing) {
   const TemporaryFolder folder;
   expect_refusal([&] { open(folder); }, "topknot data ml-1m DIR");
-  EXPECT_THROW(open(folder, "ml-2m"), ConfigError);
+  EXPECT_REFUSAL(
+      open(folder, "ml-2m"), ConfigError,
+      "There are no ratings \"ml-2m\"; there are ml-1m, ml-20m and generated.");
 }
 
 TEST(Negatives, AreNotWhatWasRated) {

@@ -8,6 +8,7 @@
 
 #include "data/refusals.h"
 #include "data/write_sets.h"
+#include "refusal.h"
 
 namespace topknot::data {
 namespace {
@@ -66,7 +67,8 @@ TEST_F(An4, SaysHowToGetWhatIsMissing) {
   const TemporaryFolder empty;
   expect_refusal([&] { open_speech("an4", empty.path(), Split::train); },
                  "topknot data an4 DIR");
-  EXPECT_THROW(open_speech("an5", empty.path(), Split::train), ConfigError);
+  EXPECT_REFUSAL(open_speech("an5", empty.path(), Split::train), ConfigError,
+                 "There is no speech \"an5\"; there are an4 and generated.");
 }
 
 class Audio : public ::testing::Test {

@@ -9,6 +9,7 @@
 
 #include "data/refusals.h"
 #include "data/write_sets.h"
+#include "refusal.h"
 
 namespace topknot::data {
 namespace {
@@ -48,7 +49,8 @@ TEST(Wikitext, RefusesWhatIsMissingOrEmpty) {
   std::filesystem::remove(folder.path() / "wikitext-2/wiki.valid.tokens");
   expect_refusal([&] { open_words("wikitext2", folder.path()); },
                  "there is no such file");
-  EXPECT_THROW(open_words("wikitext3", folder.path()), ConfigError);
+  EXPECT_REFUSAL(open_words("wikitext3", folder.path()), ConfigError,
+                 "There is no corpus \"wikitext3\"; there are wikitext2 and generated.");
 }
 
 TEST(Wikitext, NeverDoesWorseThanRefuseRandomBytes) {
@@ -78,7 +80,9 @@ TEST(GeneratedText, IsTheSameForASeedAndKeepsToItsVocabulary) {
   EXPECT_NE(one.train, other.train);
   for (const TokenId id : one.train)
     EXPECT_LT(static_cast<std::size_t>(id), one.vocabulary.size());
-  EXPECT_THROW(open_words("generated:sizes=5", {}), ConfigError);
+  EXPECT_REFUSAL(
+      open_words("generated:sizes=5", {}), ConfigError,
+      "generated text has no parameter sizes; nearest is size (of words, size, seed).");
 }
 
 // What a model that counts pairs of words gains over one that counts words.

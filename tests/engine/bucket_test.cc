@@ -12,6 +12,7 @@
 
 #include "core/random.h"
 #include "ranks.h"
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::engine {
@@ -221,7 +222,9 @@ TEST(Bucket, RefusesMoreCoordinatesThanPositionsCanSay) {
 }
 
 TEST(Bucket, RefusesASchemeThatIsNotThere) {
-  EXPECT_THROW(Recipe::of("oktopkk"), ConfigError);
+  EXPECT_REFUSAL(
+      Recipe::of("oktopkk"), ConfigError,
+      "There is no scheme named oktopkk; nearest is oktopk. `topknot list` has all.");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::engine {
@@ -77,9 +78,13 @@ TEST(PlanBuckets, LeavesOutWhatHasNoCoordinates) {
 TEST(PlanBuckets, RefusesWhatCannotBeKept) {
   Layout twice = model({10, 10});
   twice.tensors[1].name = "0";
-  EXPECT_THROW(plan_buckets(twice, {all_of(twice, 1)}, 0, true), ConfigError);
+  EXPECT_REFUSAL(
+      plan_buckets(twice, {all_of(twice, 1)}, 0, true), ConfigError,
+      "Two parameters are called 0; what is owed is kept by name, so names must differ.");
   const Layout huge = model({std::uint64_t{1} << 32});
-  EXPECT_THROW(plan_buckets(huge, {all_of(huge, 1)}, 0, true), ConfigError);
+  EXPECT_REFUSAL(plan_buckets(huge, {all_of(huge, 1)}, 0, true), ConfigError,
+                 "The parameter 0 has 4294967296 coordinates; at most 4294967295 fit "
+                 "into a bucket.");
   // Each fits, both together do not: two buckets even without a cap.
   const Layout large = model({std::uint64_t{3} << 30, std::uint64_t{3} << 30});
   EXPECT_EQ(plan_buckets(large, {all_of(large, 1)}, 0, true).size(), 2U);

@@ -620,9 +620,10 @@ TEST(Engine, RefusesOptionsThatCannotBe) {
     EXPECT_EQ(said([](EngineOptions& o) { o.rules = {"fc"}; }),
               "A rule is written name=dense or name=0.05, with * in the name for any "
               "letters; \"fc\" is not.");
-    EXPECT_EQ(said([](EngineOptions& o) { o.clip = 1; }),
-              "The memory residual does not clip, only dgc does: clip the mean that comes "
-              "out.");
+    EXPECT_EQ(
+        said([](EngineOptions& o) { o.clip = 1; }),
+        "The memory residual does not clip, only dgc does: clip the mean that comes "
+        "out.");
     EXPECT_EQ(said([](EngineOptions& o) { o.clip = -1; }),
               "A clip of -1 is no length: it is 0, for none, or more.");
   });

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::engine {
@@ -44,8 +45,16 @@ TEST(Rule, IsAGlobAndADensity) {
   EXPECT_EQ(dense.glob, "classifier.*");
   EXPECT_EQ(dense.density, 1);
   EXPECT_EQ(Rule::parse("embed*=0.05").density, 0.05);
-  for (const char* bad : {"", "x", "=0.1", "x=", "x=0", "x=2", "x=0.1y", "x=sparse"})
-    EXPECT_THROW(Rule::parse(bad), ConfigError) << bad;
+  for (const std::string bad : {"", "x", "=0.1"})
+    EXPECT_REFUSAL(
+        Rule::parse(bad), ConfigError,
+        "A rule is written name=dense or name=0.05, with * in the name for any "
+        "letters; \"" +
+            bad + "\" is not.");
+  for (const std::string bad : {"", "0", "2", "0.1y", "sparse"})
+    EXPECT_REFUSAL(Rule::parse("x=" + bad), ConfigError,
+                   "The rule for x asks for " + bad +
+                       ", which is neither dense nor a density in (0, 1].");
 }
 
 TEST(SortByDensity, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {

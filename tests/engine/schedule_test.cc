@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "refusal.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -77,11 +78,18 @@ TEST(Schedule, NeverSendsLessThanTheTarget) {
 }
 
 TEST(Schedule, RefusesWhatItCannotDo) {
-  EXPECT_THROW(make_schedule({"constant", {}}, 0), ConfigError);
-  EXPECT_THROW(make_schedule({"constant", {}}, 1.5), ConfigError);
-  EXPECT_THROW(make_schedule({"exponentail", {}}, 0.1), ConfigError);
-  EXPECT_THROW(make_schedule(Spec::parse("constant:steps=1"), 0.1), ConfigError);
-  EXPECT_THROW(make_schedule(Spec::parse("dense:epochs=-1"), 0.1), ConfigError);
+  EXPECT_REFUSAL(
+      make_schedule({"constant", {}}, 0), ConfigError,
+      "A density of 0.000000 is not in (0, 1]; 0.01 sends one coordinate in a hundred.");
+  EXPECT_REFUSAL(
+      make_schedule({"constant", {}}, 1.5), ConfigError,
+      "A density of 1.500000 is not in (0, 1]; 0.01 sends one coordinate in a hundred.");
+  EXPECT_REFUSAL(make_schedule({"exponentail", {}}, 0.1), ConfigError,
+                 "There is no schedule named exponentail; nearest is exponential.");
+  EXPECT_REFUSAL(make_schedule(Spec::parse("constant:steps=1"), 0.1), ConfigError,
+                 "The schedule constant has no parameter steps; it has none at all.");
+  EXPECT_REFUSAL(make_schedule(Spec::parse("dense:epochs=-1"), 0.1), ConfigError,
+                 "epochs=-1 is not in 0..1e+06.");
 }
 
 }  // namespace

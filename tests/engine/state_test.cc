@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "engine/bucket.h"
 #include "ranks.h"
+#include "refusal.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -69,12 +70,15 @@ TEST(State, RefusesAnotherModel) {
   StateSaver(state, two_tensors(), "memory").coordinates("debt", values);
   const Layout other = {{{"a", 0, {3}}}};
   std::vector<float> found(3);
-  EXPECT_THROW(StateLoader(state, other, "memory").coordinates("debt", found),
-               ConfigError);
+  EXPECT_REFUSAL(StateLoader(state, other, "memory").coordinates("debt", found),
+                 ConfigError,
+                 "The state has 400 values at a/memory.debt where the model has 3.");
   std::int64_t count = 0;
   StateSaver(state, other, "pick").field("x", count);
   float not_a_count = 0;
-  EXPECT_THROW(StateLoader(state, other, "pick").field("x", not_a_count), ConfigError);
+  EXPECT_REFUSAL(StateLoader(state, other, "pick").field("x", not_a_count), ConfigError,
+                 "The state has something of another type at a/pick.x: it is of another "
+                 "algorithm or version.");
 }
 
 }  // namespace

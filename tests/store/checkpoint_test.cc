@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "refusal.h"
 #include "store/saves.h"
 #include "topknot/error.h"
 
@@ -48,14 +49,18 @@ TEST(Checkpoint, KeepsAsManyAsItWasTold) {
   });
   EXPECT_EQ(CheckpointFolder(files, "c").steps(),
             (std::vector<std::uint64_t>{14, 13, 12}));
-  EXPECT_THROW(CheckpointFolder(files, "c", 1), ConfigError);
+  EXPECT_REFUSAL(CheckpointFolder(files, "c", 1), ConfigError,
+                 "At least 2 checkpoints must be kept, not 1: while one is written the "
+                 "other is all there is.");
 }
 
 TEST(Checkpoint, SaysWhatWasFoundWhenThereIsNone) {
   MemoryFiles files;
   const auto errors = run_to_the_end(2, [&](Transport& link) {
     CheckpointFolder folder(files, "nowhere");
-    EXPECT_THROW(folder.load(link), NoCheckpointError);
+    EXPECT_REFUSAL(
+        folder.load(link), NoCheckpointError,
+        "Rank 0: There is no checkpoint to go on from in nowhere: it has none.");
     folder.load(link);
   });
   for (const auto& error : errors)
@@ -75,7 +80,8 @@ TEST(Checkpoint, RefusesAnotherModel) {
   save_all(files, "c", 2, {1, 2});
   run(2, [&](Transport& link) {
     CheckpointFolder folder(files, "c");
-    EXPECT_THROW(folder.load(link, "another"), ConfigError);
+    EXPECT_REFUSAL(folder.load(link, "another"), ConfigError,
+                   "The checkpoint c/step-2 is of the model m0, not of another.");
     EXPECT_EQ(folder.load(link).manifest.step, 2U);
   });
 }
@@ -95,7 +101,10 @@ TEST(Checkpoint, RefusesToMixWithSomebodyElsesRun) {
   save_all(files, "c", 2, {10, 20});
   run(2, [&](Transport& link) {
     CheckpointFolder fresh(files, "c");
-    EXPECT_THROW(save(fresh, link, 5), ConfigError);
+    EXPECT_REFUSAL(
+        save(fresh, link, 5), ConfigError,
+        "The folder c has a checkpoint of step 20, and this run is at step 5 without "
+        "having gone on from it: resume from it, remove it, or choose another folder.");
   });
   EXPECT_EQ(load(files, "c", 2), 20U);
 }
@@ -155,8 +164,10 @@ TEST(Checkpoint, FoldsDebtsSoThatTheirMeanIsKept) {
 TEST(Checkpoint, FoldsOnlyFloats) {
   Container own;
   own.keep("count", std::uint64_t{3});
-  EXPECT_THROW(mark_folded(own, "count"), ContractError);
-  EXPECT_THROW(mark_folded(own, "nothing"), DataError);
+  EXPECT_REFUSAL(mark_folded(own, "count"), ContractError,
+                 "Only F32 can be folded, and 'count' is U64.");
+  EXPECT_REFUSAL(mark_folded(own, "nothing"), DataError,
+                 "The checkpoint has nothing called 'nothing'.");
 }
 
 TEST(Checkpoint, CannotBePublishedByAnOlderRun) {

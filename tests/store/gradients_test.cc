@@ -8,6 +8,7 @@
 
 #include <limits>
 
+#include "refusal.h"
 #include "store/memory_files.h"
 #include "topknot/error.h"
 
@@ -140,7 +141,8 @@ TEST_F(Gradients, MustHaveTheSameParametersAtAllStepsAndRanks) {
 }
 
 TEST_F(Gradients, MustBeThereAndWhole) {
-  EXPECT_THROW(RecordedGradients(files_, "folder/none"), DataError);
+  EXPECT_REFUSAL(RecordedGradients(files_, "folder/none"), DataError,
+                 "folder/none cannot be read.");
   std::string header;
   std::vector<std::byte> bytes;
   const Container file = whole();
@@ -150,7 +152,10 @@ TEST_F(Gradients, MustBeThereAndWhole) {
     const std::string path = "folder/cut-" + std::to_string(length);
     const std::span<const std::byte> part(bytes.data(), length);
     write_new(files_, path, {&part, 1});
-    EXPECT_THROW(RecordedGradients(files_, path), DataError) << length;
+    const std::string said =
+        topknot::testing::refusal<DataError>([&] { RecordedGradients(files_, path); });
+    EXPECT_TRUE(said.starts_with(path + " has ") || said.starts_with(path + " says "))
+        << said;
   }
 }
 
@@ -158,8 +163,11 @@ TEST_F(Gradients, AreNotWrittenOverAFileOrWhereThereIsNoFolder) {
   EXPECT_NO_THROW(require_room_for(files_, kPath));
   EXPECT_TRUE(files_.list("folder").empty());
   write_gradients(files_, kPath, whole());
-  EXPECT_THROW(require_room_for(files_, kPath), ConfigError);
-  EXPECT_THROW(require_room_for(files_, "folder/"), ConfigError);
+  EXPECT_REFUSAL(require_room_for(files_, kPath), ConfigError,
+                 "There is already something at folder/g.safetensors: name another file "
+                 "for the gradients, or remove it.");
+  EXPECT_REFUSAL(require_room_for(files_, "folder/"), ConfigError,
+                 "'folder/' is no name for a file of gradients.");
   EXPECT_THROW(require_room_for(disk(), "/nowhere/g"), StorageError);
 }
 

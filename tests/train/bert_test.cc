@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "refusal.h"
 #include "topknot/error.h"
 #include "train/runs.h"
 #include "train/task.h"
@@ -131,13 +132,17 @@ TEST(Bert, SaysWhatIsWrong) {
       "bert: a width of 30 cannot be shared by 4 heads; the width must be a multiple "
       "of the heads.");
   job.model = "bert:length=513";
-  EXPECT_THROW(make_task(job, {0, 1}), ConfigError);
+  EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,
+                 "bert: pairs of length 513 need as many places, and there are 512.");
   job.model = "bert:size=huge";
-  EXPECT_THROW(make_task(job, {0, 1}), ConfigError);
+  EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,
+                 "There is no size=huge; nearest is base (of base, small, tiny).");
   job = small_job();
   job.data = "wikipedia-en";
   job.folder = "/nowhere";
-  EXPECT_THROW(make_task(job, {0, 1}), DataError);
+  EXPECT_REFUSAL(make_task(job, {0, 1}), DataError,
+                 "/nowhere: there is no bert-vocab in it; `topknot data bert-vocab DIR` "
+                 "fetches it.");
 }
 
 TEST(Bert, RefusesAShardCutShort) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
@@ -55,9 +56,13 @@ TEST(Models, StartFromTheSeedAlone) {
 }
 
 TEST(Models, RefuseWhatTheyCannotSee) {
-  EXPECT_THROW(make_network(Spec::parse("vgg16"), {kMnist, 10}), ConfigError);
-  EXPECT_THROW(make_network(Spec::parse("resnet21"), {kCifar, 10}), ConfigError);
-  EXPECT_THROW(make_network(Spec::parse("mlp:width=3"), {kCifar, 10}), ConfigError);
+  EXPECT_REFUSAL(make_network(Spec::parse("vgg16"), {kMnist, 10}), ConfigError,
+                 "The model vgg16 halves an image five times: it needs at least 32 x 32 "
+                 "pixels; take cnn for smaller ones.");
+  EXPECT_REFUSAL(make_network(Spec::parse("resnet21"), {kCifar, 10}), ConfigError,
+                 "There is no model named resnet21; nearest is resnet20.");
+  EXPECT_REFUSAL(make_network(Spec::parse("mlp:width=3"), {kCifar, 10}), ConfigError,
+                 "mlp has no parameter width; nearest is hidden (of hidden).");
 }
 
 }  // namespace

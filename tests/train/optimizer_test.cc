@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
@@ -102,8 +103,11 @@ TEST(AdamW, TakesTheDecayOffTheWeight) {
 
 TEST(Optimizer, RefusesANameThatIsNone) {
   const std::vector<std::size_t> sizes = {1};
-  EXPECT_THROW(make_optimizer(Spec::parse("sdg"), sizes), ConfigError);
-  EXPECT_THROW(make_optimizer(Spec::parse("sgd:beta1=0.9"), sizes), ConfigError);
+  EXPECT_REFUSAL(make_optimizer(Spec::parse("sdg"), sizes), ConfigError,
+                 "There is no optimizer named sdg; nearest is sgd.");
+  EXPECT_REFUSAL(
+      make_optimizer(Spec::parse("sgd:beta1=0.9"), sizes), ConfigError,
+      "sgd has no parameter beta1; nearest is nesterov (of nesterov, momentum).");
 }
 
 TEST(Clip, ShortensOnlyWhatIsTooLong) {

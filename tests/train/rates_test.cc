@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
@@ -60,11 +61,17 @@ TEST(Rates, FallWhenTheScoreHasNotImprovedForLong) {
 }
 
 TEST(Rates, RefuseWhatTheyAreNot) {
-  EXPECT_THROW(rates("cosin"), ConfigError);
-  EXPECT_THROW(rates("steps:at=20+10"), ConfigError);
-  EXPECT_THROW(rates("steps:at=10+"), ConfigError);
-  EXPECT_THROW(rates("steps:at=a"), ConfigError);
-  EXPECT_THROW(rates("constant:factor=1"), ConfigError);
+  EXPECT_REFUSAL(
+      rates("cosin"), ConfigError,
+      "There is no schedule of the learning rate named cosin; nearest is cosine.");
+  EXPECT_REFUSAL(rates("steps:at=20+10"), ConfigError,
+                 "steps:at=20+10 is not a list of rising epochs; write at=81+122+155.");
+  EXPECT_REFUSAL(rates("steps:at=10+"), ConfigError,
+                 "steps:at=10+ is not a list of rising epochs; write at=81+122+155.");
+  EXPECT_REFUSAL(rates("steps:at=a"), ConfigError,
+                 "steps:at=a is not a list of rising epochs; write at=81+122+155.");
+  EXPECT_REFUSAL(rates("constant:factor=1"), ConfigError,
+                 "constant has no parameter factor; it has none at all.");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data/write_domains.h"
+#include "refusal.h"
 #include "topknot/error.h"
 #include "train/models/ncf.h"
 #include "train/permutation.h"
@@ -66,8 +67,11 @@ TEST(Ncf, HasAsManyWeightsAsThePaperSays) {
 
 TEST(Ncf, RefusesLayersThatAreNone) {
   for (const char* layers : {"256", "33-16", "32-", "32-x", "-32-16", "0-16", "32x16"})
-    EXPECT_THROW(weights_of(("layers=" + std::string(layers)).c_str(), 5, 5), ConfigError)
-        << layers;
+    EXPECT_REFUSAL(weights_of(("layers=" + std::string(layers)).c_str(), 5, 5),
+                   ConfigError,
+                   std::string("The layers of ncf cannot be ") + layers +
+                       "; they are two or more widths, the first even, as in "
+                       "256-256-128-64.");
 }
 
 TEST(Recommendation, LearnsTheGeneratedRatings) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "data/write_domains.h"
+#include "refusal.h"
 #include "topknot/error.h"
 #include "train/models/acoustic.h"
 #include "train/runs.h"
@@ -79,9 +80,13 @@ TEST(Acoustic, GivesProbabilities) {
 }
 
 TEST(Acoustic, RefusesWhatItCannotBe) {
-  EXPECT_THROW(make("front=conv3d"), ConfigError);
-  EXPECT_THROW(make("directions=3"), ConfigError);
-  EXPECT_THROW(make("depth=3"), ConfigError);
+  EXPECT_REFUSAL(
+      make("front=conv3d"), ConfigError,
+      "There is no front=conv3d; nearest is conv2d (of conv2d, conv1d, none).");
+  EXPECT_REFUSAL(make("directions=3"), ConfigError, "directions=3 is not in 1..2.");
+  EXPECT_REFUSAL(make("depth=3"), ConfigError,
+                 "acoustic has no parameter depth; nearest is width (of front, layers, "
+                 "width, directions, lookahead, dropout).");
 }
 
 TEST(Recognition, LearnsTheSpokenTones) {

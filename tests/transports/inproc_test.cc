@@ -8,6 +8,7 @@
 
 #include "core/random.h"
 #include "ranks.h"
+#include "refusal.h"
 #include "topknot/error.h"
 
 namespace topknot::testing {
@@ -160,7 +161,8 @@ TEST(Inproc, RefusesToWaitTwice) {
     const Pending sent = link.send(0, {});
     link.wait(link.recv(0, in, 0));
     link.wait(sent);
-    EXPECT_THROW(link.wait(sent), ContractError);
+    EXPECT_REFUSAL(link.wait(sent), ContractError,
+                   "wait() was called twice for one message, or for none.");
   });
 }
 
@@ -172,7 +174,9 @@ TEST(Inproc, HasNoAllreduceOfItsOwn) {
   });
 }
 
-TEST(Inproc, RefusesAJobOfNobody) { EXPECT_THROW(make_inproc(0), ConfigError); }
+TEST(Inproc, RefusesAJobOfNobody) {
+  EXPECT_REFUSAL(make_inproc(0), ConfigError, "A job has at least 1 rank, not 0.");
+}
 
 TEST(Inproc, SurvivesAStormOfMessages) {
   run(5, [](Transport& link) {

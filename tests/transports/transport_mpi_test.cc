@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "mpi_main.h"
+#include "refusal.h"
 #include "topknot/error.h"
 #include "topknot/transports.h"
 
@@ -470,9 +471,12 @@ TEST(Mpi, RefusesWhatBreaksTheContract) {
 }
 
 TEST(Mpi, RefusesATimeoutThatIsNone) {
-  EXPECT_THROW((void)make_mpi({.timeout = 0}), ConfigError);
-  EXPECT_THROW((void)make_mpi({.timeout = -1}), ConfigError);
-  EXPECT_THROW((void)make_mpi({.timeout = std::nan("")}), ConfigError);
+  EXPECT_REFUSAL((void)make_mpi({.timeout = 0}), ConfigError,
+                 "the timeout must be more than 0 seconds, not 0.000000");
+  EXPECT_REFUSAL((void)make_mpi({.timeout = -1}), ConfigError,
+                 "the timeout must be more than 0 seconds, not -1.000000");
+  EXPECT_REFUSAL((void)make_mpi({.timeout = std::nan("")}), ConfigError,
+                 "the timeout must be more than 0 seconds, not nan");
 }
 
 }  // namespace
