@@ -34,7 +34,6 @@ namespace {
 using wire::garbled;
 
 constexpr std::uint32_t kMagic = 0x544E4B54;  // "TKNT"
-constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kCodingMask = 0x0F;
 constexpr std::uint8_t kSick = 0x10;
 constexpr auto kCodings = static_cast<std::uint8_t>(Coding::automatic);  // 0 .. dense
@@ -60,7 +59,7 @@ void write_header(const Stamp& stamp, Coding coding, Values values, bool sick,
   const auto coding_and_flags =
       static_cast<std::uint8_t>(static_cast<std::uint8_t>(coding) | (sick ? kSick : 0));
   wire::store(out,
-              Header{kMagic, kVersion, static_cast<std::uint8_t>(values), stamp.phase,
+              Header{kMagic, kWireVersion, static_cast<std::uint8_t>(values), stamp.phase,
                      coding_and_flags, stamp.attempt, stamp.step, stamp.fingerprint,
                      stamp.from, stamp.to, static_cast<std::uint32_t>(count)});
 }
@@ -102,7 +101,8 @@ std::optional<Fault> read_header(std::span<const std::byte> message,
   }
   const auto header = wire::load<Header>(message.data());
   if (header.magic != kMagic) return garbled("magic", header.magic, kMagic);
-  if (header.version != kVersion) return garbled("version", header.version, kVersion);
+  if (header.version != kWireVersion)  // another build's, which is no damage
+    return Fault{Fault::Kind::mismatch, "version", header.version, kWireVersion};
   if (auto fault = check_stamp(header, expected)) return fault;
   if (header.values >= kValues) return garbled("values", header.values, kValues - 1);
   const std::uint8_t coding = header.coding_and_flags & kCodingMask;

@@ -24,6 +24,8 @@
 namespace topknot::core {
 
 inline constexpr std::size_t kHeaderBytes = 32;
+/// In every header; ranks with another cannot be talked to.
+inline constexpr std::uint8_t kWireVersion = 1;
 
 /// How positions travel. `automatic` takes the smallest for the message at hand. `dense`
 /// is for vectors that have every position of the region; one that lacks some goes as a

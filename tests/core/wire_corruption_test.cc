@@ -294,9 +294,9 @@ TEST(WireCorruption, IsReportedInTheOrderOfTheChecks) {
   EXPECT_EQ(seen, order);
 }
 
-TEST(WireCorruption, OfTheStampIsAMismatchAndOfTheRestGarbled) {
-  const std::set<std::string> stamp = {"attempt", "step", "phase",
-                                       "from",    "to",   "fingerprint"};
+TEST(WireCorruption, OfVersionAndStampIsAMismatchAndOfTheRestGarbled) {
+  const std::set<std::string> stamp = {"version", "attempt", "step",       "phase",
+                                       "from",    "to",      "fingerprint"};
   for (const auto& cases :
        {header_cases(), length_cases(), index_cases(), value_cases()}) {
     for (const Case& each : cases) {
