@@ -47,6 +47,9 @@ class Images {
   /// training on large photographs wants it. Elsewhere the same as `read`, without a draw.
   virtual void read_part(std::size_t i, std::span<std::uint8_t> pixels,
                          core::Random& random) const;
+
+  /// Whether reading an image is only a copy.
+  virtual bool in_memory() const { return false; }
 };
 
 /// Which half of a set.

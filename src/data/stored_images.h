@@ -50,6 +50,8 @@ class StoredImages final : public Images {
                 pixels.size(), pixels.begin());
   }
 
+  bool in_memory() const override { return true; }
+
  private:
   ImageShape shape_;
   int classes_;
