@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "amx.h"
+#include "core/wire.h"
 #include "hook.h"
 #include "session.h"
 #include "state_dict.h"
@@ -219,4 +220,5 @@ PYBIND11_MODULE(_core, m) {
   m.def("catalog", &catalog);
   m.def("amx_is_refused", &amx_is_refused);
   m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
+  m.attr("WIRE_VERSION") = topknot::core::kWireVersion;
 }

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What there is for those without DDP."""
 
+import inspect
+import time
+
 import torch
 import torch.distributed as dist
 from cases import gathered, main, rank, refuses, same_bits_everywhere, size
@@ -103,6 +106,77 @@ def every_scheme_takes_a_tensor():
 def disagreeing_ranks_are_told():
     reduce = topknot.SparseAllreduce(density=0.05, timeout=5)
     refuses(topknot.LinkError, "rank", lambda: reduce(torch.ones(1000 + 100 * rank())))
+
+
+ANOTHER = {
+    "scheme": "topka",
+    "density": 0.25,
+    "memory": "none",
+    "compressor": "gaussiank",
+    "collective": "oktopk",
+    "schedule": "dense:steps=2",
+    "steps_per_epoch": 10,
+    "clip": 1.0,
+    "rules": ["first*=dense"],
+    "timeout": 55.0,
+    "rollback": False,
+    "backward_passes_per_step": 2,
+    "bucket_mb": 1.0,
+    "broadcast": False,
+}
+
+
+def every_option_is_compared():
+    """The options are those of the signatures; one that is not here is a KeyError."""
+
+    def with_optimizer(model=None, **options):
+        model = model or torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        topknot.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+
+    def with_ddp(**options):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+        topknot.attach(model, **options)
+
+    made_of = {"self", "model", "optimizer", "named_parameters", "process_group"}
+    for function, start in (
+        (topknot.SparseAllreduce.__init__, topknot.SparseAllreduce),
+        (topknot.DistributedOptimizer, with_optimizer),
+        (topknot.attach, with_ddp),
+    ):
+        for name in sorted(set(inspect.signature(function).parameters) - made_of):
+            options = {name: ANOTHER[name]} if rank() == 1 else {}
+            said = f"rank 1 has {name} = "
+            refuses(topknot.DisagreementError, said, lambda: start(**options))
+    model = torch.nn.Linear(3, 2 + rank())
+    said = "rank 1 has shape of weight = 3x3, rank 0 has 2x3."
+    refuses(topknot.DisagreementError, said, lambda: with_optimizer(model, broadcast=False))
+
+
+def a_scheme_that_one_rank_alone_misspells_leaves_none_waiting():
+    start = time.monotonic()
+    scheme = "knott" if rank() == 1 else "knot"
+    refuses(
+        topknot.DisagreementError,
+        "rank 1 has scheme = knott, rank 0 has knot.",
+        lambda: topknot.SparseAllreduce(scheme),
+    )
+    refuses(topknot.ConfigError, "knott", lambda: topknot.SparseAllreduce("knott"))
+    assert time.monotonic() - start < 30
+
+
+def differences_are_named_once_and_briefly():
+    say = topknot._agreement.differences
+    assert say([{"a": "1"}] * 3) == []
+    assert say([{"a": "1"}, {"a": "2"}]) == ["rank 1 has a = 2, rank 0 has 1."]
+    assert say([{"a": "1"}, {"a": "2"}, {"a": "2"}]) == ["rank 0 has a = 1, ranks 1 and 2 have 2."]
+    assert say([{"a": ""}, {"b": "x\n"}]) == [
+        "rank 1 has a = (none), rank 0 has (empty).",
+        "rank 1 has b = x?, rank 0 has (none).",
+    ]
+    assert len(say([{"a": str(i)} for i in range(1000)])[0]) < 300
+    many = say([{str(i): "x" for i in range(100)}, {}])
+    assert many[50:] == ["The ranks differ in 50 more fields."]
 
 
 def fsdp_replicas_stay_together():

@@ -11,6 +11,9 @@ def test_two_ranks_without_ddp(ranks):
         "sparse_allreduce_loses_nothing",
         "every_scheme_takes_a_tensor",
         "disagreeing_ranks_are_told",
+        "every_option_is_compared",
+        "a_scheme_that_one_rank_alone_misspells_leaves_none_waiting",
+        "differences_are_named_once_and_briefly",
     )
 
 

@@ -9,7 +9,7 @@ import atexit
 import dataclasses
 import socket
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from topknot import _core, _processor
+from topknot._agreement import require_equal
 from topknot._gather import gather_json, gather_state
 
 _VERSION = 1  # of the state dictionaries
@@ -71,14 +72,16 @@ _sessions: "weakref.WeakKeyDictionary[Any, Session]" = weakref.WeakKeyDictionary
 _open: "weakref.WeakSet[_core.Session]" = weakref.WeakSet()
 
 
-def open_session(group: dist.ProcessGroup | None, options: Options) -> Session:
-    """Opens a session among the ranks of `group`, all of which must call this."""
+def open_session(
+    group: dist.ProcessGroup | None, options: Options, also: Mapping[str, str] = {}
+) -> Session:
+    """Opens a session among the ranks of `group`, all of which must call this with the same
+    options and the same in `also`."""
     if not dist.is_initialized():
         raise _core.ConfigError(
             "torch.distributed is not initialised: call dist.init_process_group() first."
         )
     _processor.explain_illegal_instructions()
-    config = options.config()
     ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
     own = dist.new_group(
         ranks,
@@ -87,23 +90,33 @@ def open_session(group: dist.ProcessGroup | None, options: Options) -> Session:
         use_local_synchronization=len(ranks) != dist.get_world_size(),
         group_desc="topknot",
     )
-    hosts = _agree(own, options)
-    core = _core.Session(config, own.group_name, hosts, options.timeout)
+    # What cannot be is refused after that: on all ranks, then, and none is left waiting.
+    hosts = _agree(own, options, also)
+    core = _core.Session(options.config(), own.group_name, hosts, options.timeout)
     _open.add(core)
     return Session(core, own, options)
 
 
-def _agree(group: dist.ProcessGroup, options: Options) -> list[int]:
+def _agree(
+    group: dist.ProcessGroup, options: Options, also: Mapping[str, str]
+) -> list[int]:
     """Checks that all ranks ask for the same; returns by rank which host it is on."""
-    said = gather_json((socket.gethostname(), repr(options)), group)
-    for rank, (_, theirs) in enumerate(said):
-        if theirs != said[0][1]:
-            raise _core.ConfigError(
-                f"Rank {rank} asks for {theirs} where rank 0 asks for {said[0][1]}: all "
-                "ranks must ask for the same."
-            )
+    fields = {key: _text(value) for key, value in dataclasses.asdict(options).items()}
+    fields |= {
+        "version of the wire format": str(_core.WIRE_VERSION),
+        "torch": torch.__version__,
+        **also,
+    }
+    said = gather_json([socket.gethostname(), fields], group)
+    require_equal([theirs for _, theirs in said])
     names = [host for host, _ in said]
     return [names.index(host) for host in names]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def remember(owner: Any, session: Session) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from topknot import _core
+from topknot._agreement import shapes
 from topknot._session import Options, has_session, open_session, remember
 
 
@@ -68,7 +69,8 @@ def attach(
         rollback=rollback,
         timeout=float(timeout),
     )
-    session = open_session(model.process_group, options)
+    trained = [(name, p) for name, p in model.module.named_parameters() if p.requires_grad]
+    session = open_session(model.process_group, options, shapes(trained))
     try:
         _core.register_hook(
             model.reducer, session.core, list(model.module.named_parameters())

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from topknot import _core
+from topknot._agreement import shapes
 from topknot._session import Options, Session, has_session, open_session, remember
 
 AnyOptimizer = TypeVar("AnyOptimizer", bound=torch.optim.Optimizer)
@@ -60,7 +61,13 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         rollback=rollback,
         timeout=float(timeout),
     )
-    session = open_session(process_group, options)
+    also = {
+        "backward_passes_per_step": str(backward_passes_per_step),
+        "bucket_mb": str(bucket_mb),
+        "broadcast": str(broadcast),
+        **shapes(parameters),
+    }
+    session = open_session(process_group, options, also)
     if broadcast:
         source = dist.get_process_group_ranks(process_group or dist.group.WORLD)[0]
         for _, parameter in parameters:
