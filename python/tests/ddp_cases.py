@@ -292,8 +292,8 @@ def refuses_what_it_cannot_do():
     refuses(topknot.ConfigError, "sparse=True", lambda: topknot.attach(embedding))
     other = network()
     refuses(
-        topknot.ConfigError,
-        "all ranks must ask for the same",
+        topknot.DisagreementError,
+        "has density = ",
         lambda: topknot.attach(other, density=0.1 + 0.1 * rank()),
     )
     refuses(topknot.ConfigError, "has nothing to do with topknot", lambda: topknot.stats(other))

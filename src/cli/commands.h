@@ -19,6 +19,7 @@ enum ExitCode : int {
   kBug = 70,
   kDiskFailed = 74,
   kPeerLost = 75,
+  kNotFinite = 76,
   kPreempted = 85,
 };
 

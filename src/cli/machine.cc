@@ -45,7 +45,8 @@ Json describe_machine() {
 }
 
 Json describe_versions() {
-  return {{"topknot", TOPKNOT_VERSION}, {"compiler", __VERSION__}};
+  return {
+      {"topknot", TOPKNOT_VERSION}, {"commit", built_from()}, {"compiler", __VERSION__}};
 }
 
 std::string time_now() {

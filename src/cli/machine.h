@@ -12,8 +12,11 @@ namespace topknot::cli {
 /// Host, processor, cores, memory, system; what cannot be found out is missing.
 nlohmann::ordered_json describe_machine();
 
-/// Of topknot and the compiler.
+/// Of topknot, its commit and the compiler.
 nlohmann::ordered_json describe_versions();
+
+/// The commit of the sources, "-dirty" behind it where they were edited; or "unknown".
+std::string built_from();
 
 /// "2026-11-16T09:30:00Z"
 std::string time_now();

@@ -96,6 +96,7 @@ Json to_json(const train::Job& job, int workers, const train::Outcome& outcome) 
           {"sent_bytes_per_step", outcome.sent_bytes_per_step},
           {"dense_bytes_per_step", outcome.dense_bytes_per_step},
           {"exposed_seconds_per_step", outcome.exposed_seconds_per_step},
+          {"skipped_steps", outcome.skipped_steps},
           {"weights_hash", outcome.weights_hash}};
 }
 

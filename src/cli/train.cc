@@ -17,10 +17,12 @@
 #include "cli/job_file.h"
 #include "cli/launch.h"
 #include "cli/leave_signal.h"
+#include "cli/machine.h"
 #include "cli/record_options.h"
 #include "cli/run_log.h"
 #include "store/gradients.h"
 #include "topknot/error.h"
+#include "train/comparison.h"
 
 namespace topknot::cli {
 namespace {
@@ -29,6 +31,8 @@ struct Options {
   std::string job = "quickstart";
   std::vector<std::string> settings;  // key=value, those with a flag of their own last
   std::vector<std::string> flags;
+  std::vector<std::string> key_flags;  // those that stand for keys
+  train::Fields same;                  // flags that must be the same on all ranks
   std::string out;
   RecordFlags record;
   bool resume = false;
@@ -170,11 +174,32 @@ void print_end(const Options& options, const train::Job& job, const RunLog& log,
       outcome.steps, options.job, options.out);
 }
 
+/// All ranks have the same to say: rank 0 does.
+int complain_once(const Transport& link, const std::vector<std::string>& sentences,
+                  int exit_code) {
+  std::string text;
+  for (const std::string& sentence : sentences) text += "topknot: " + sentence + "\n";
+  if (link.rank() == 0) fmt::print(stderr, "{}", text);
+  return exit_code;
+}
+
+/// Before anything is read, written or sent.
+void require_equal_start(Transport& world, const Options& options,
+                         const train::Job& job) {
+  train::Fields fields = train::fields_of(job);
+  fields.push_back({"version of topknot", TOPKNOT_VERSION});
+  fields.push_back({"commit of topknot", built_from()});
+  fields.insert(fields.end(), options.same.begin(), options.same.end());
+  constexpr int kChannel = 1001;  // far from those that the trainer takes
+  train::Comparison(world, kChannel).require_equal(fields);
+}
+
 /// One rank's part, from the first word to the last. Returns the exit code.
-int run_rank(Transport& world, const Options& options, train::Job job, bool processes) {
-  constexpr int kOwnChannel = 1000;  // far from those that the trainer takes
+int train_rank(Transport& world, const Options& options, train::Job job, bool processes) {
+  constexpr int kOwnChannel = 1000;
   const auto link = world.channel(kOwnChannel);
   job.workers = link->size();
+  require_equal_start(world, options, job);
   std::unique_ptr<RunFolder> folder;
   std::unique_ptr<RunLog> log;
   const bool sound = first_on_rank_0(*link, [&] {
@@ -207,7 +232,20 @@ int run_rank(Transport& world, const Options& options, train::Job job, bool proc
     log->finish(outcome);
     print_end(options, job, *log, outcome);
   }
+  if (!outcome.not_finite.empty())
+    return complain_once(world, {outcome.not_finite}, kNotFinite);
   return outcome.left_early ? kPreempted : kDone;
+}
+
+int run_rank(Transport& world, const Options& options, const train::Job& job,
+             bool processes) {
+  try {
+    return train_rank(world, options, job, processes);
+  } catch (const train::StartedUnlikeError& error) {
+    return complain_once(world, error.sentences(), kRanksDisagree);
+  } catch (const train::DriftError& error) {
+    return complain_once(world, error.sentences(), kBug);
+  }
 }
 
 int run(const Options& options) {
@@ -238,9 +276,56 @@ int run(const Options&) {
 
 #endif
 
+/// How a flag is compared between ranks.
+enum class Compared { value, given, no };
+
+struct FlagRule {
+  std::string_view name;
+  Compared how;
+};
+
+// Every flag that is neither here nor stands for a key must have the same value.
+constexpr FlagRule kFlagRules[] = {
+    {"JOB", Compared::no},    // the file's path; its keys are compared
+    {"--set", Compared::no},  // likewise
+    {"--help", Compared::no},
+    {"--json", Compared::no},                 // rank 0 alone prints
+    {"--tensorboard", Compared::no},          // and leaves these
+    {"--out", Compared::given},               // hosts may have it under different paths
+    {"--record-gradients", Compared::given},  // likewise
+};
+
+Compared compared(const std::string& name, const std::vector<std::string>& of_keys) {
+  for (const std::string& flag : of_keys)
+    if (flag == name) return Compared::no;
+  for (const FlagRule& rule : kFlagRules)
+    if (rule.name == name) return rule.how;
+  return Compared::value;
+}
+
+/// What the ranks must have been given alike, out of all that the command takes.
+train::Fields fields_of(const CLI::App& command, const Options& options) {
+  train::Fields fields;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    const Compared how = compared(name, options.key_flags);
+    if (how == Compared::no) continue;
+    std::string value = option->count() > 0 ? "given" : "not given";
+    if (how == Compared::value && option->count() > 0 &&
+        option->get_items_expected() > 0) {
+      value.clear();
+      for (const std::string& word : option->results())
+        value += (value.empty() ? "" : " ") + word;
+    }
+    fields.push_back({name, value});
+  }
+  return fields;
+}
+
 /// A flag that stands for a key.
 void add_key(CLI::App& command, Options& options, const std::string& flag,
              const std::string& key, const std::string& meaning) {
+  options.key_flags.push_back(flag);
   command.add_option_function<std::string>(
       flag,
       [&options, key](const std::string& value) {
@@ -259,6 +344,8 @@ void add_options(CLI::App& command, Options& options) {
   add_key(command, options, "--data", "folder", "The folder of the data set");
   add_key(command, options, "--timeout", "timeout",
           "Seconds after which a silent rank ends the run");
+  add_key(command, options, "--nonfinite", "nonfinite",
+          "What a step that is not finite does: abort the run, or skip");
   command.add_option("--set", options.settings, "key=value ...: any key of --keys");
   command.add_option("--out", options.out, "Folder for logs and checkpoints");
   command.add_flag("--resume", options.resume, "Go on with the run in --out");
@@ -278,9 +365,10 @@ void add_train(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "train", "Train a job, on threads or under mpirun; docs/train.md has it all");
   add_options(*command, *options);
-  command->callback([options, &exit_code] {
+  command->callback([options, command, &exit_code] {
     if (options->list) return print_jobs();
     if (options->keys) return print_keys();
+    options->same = fields_of(*command, *options);
     exit_code = run(*options);
   });
 }

@@ -13,6 +13,7 @@
 
 #include "core/random.h"
 #include "data/documents.h"
+#include "data/fingerprint.h"
 #include "topknot/error.h"
 #include "train/models/bert.h"
 #include "train/permutation.h"
@@ -63,6 +64,10 @@ class Pretraining final : public Task {
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return train_.pairs.size(); }
   std::uint64_t test_samples() const override { return test_.pairs.size(); }
+  std::uint64_t data_fingerprint() const override {
+    return joined(data::fingerprint(train_.documents),
+                  data::fingerprint(test_.documents));
+  }
   std::uint64_t samples_per_pass() const override {
     return batch_ * static_cast<std::uint64_t>(place_.ranks);
   }

@@ -45,11 +45,19 @@ void check_exchange(const Job& job) {
   for (const std::string& rule : job.rules) engine::Rule::parse(rule);
 }
 
+void check_nonfinite(const Job& job) {
+  if (job.nonfinite != "abort" && job.nonfinite != "skip")
+    throw ConfigError("The key nonfinite cannot be " +
+                      (job.nonfinite.empty() ? "empty" : job.nonfinite) +
+                      "; it is abort or skip.");
+}
+
 }  // namespace
 
 void check(const Job& job) {
   check_model(job);
   check_exchange(job);
+  check_nonfinite(job);
   make_optimizer(Spec::parse(job.optimizer), {});
   make_optimizer(Spec::parse(job.outer), {});
   Rates(Spec::parse(job.lr_schedule), job.lr, job.warmup, job.warmup_from,

@@ -5,6 +5,7 @@
 // epoch and does not fill a pass is dropped; a set smaller than one pass goes round.
 
 #include "core/random.h"
+#include "data/fingerprint.h"
 #include "data/images.h"
 #include "topknot/error.h"
 #include "train/models/network.h"
@@ -37,6 +38,9 @@ class Classification final : public Task {
   torch::nn::Module& model() override { return *network_; }
   std::uint64_t train_samples() const override { return train_->size(); }
   std::uint64_t test_samples() const override { return test_->size(); }
+  std::uint64_t data_fingerprint() const override {
+    return joined(data::fingerprint(*train_), data::fingerprint(*test_));
+  }
   std::uint64_t samples_per_pass() const override {
     return batch_ * static_cast<std::uint64_t>(place_.ranks);
   }

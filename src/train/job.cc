@@ -69,8 +69,28 @@ const Line kLines[] = {
     {"outer_lr", &Job::outer_lr, 0, kAny, "its learning rate; 1: all the way"},
     {"evaluate_every", &Job::evaluate_every, 0, 1e9, "epochs; 0: only at the end"},
     {"checkpoint_every", &Job::checkpoint_every, 0, 1e15, "steps; 0: at the end of each epoch"},
+    {"check_every", &Job::check_every, 0, 1e15, "steps after which all ranks must have the same weights; 0: never"},
+    {"nonfinite", &Job::nonfinite, 0, 0, "abort or skip: what a step that is not finite does"},
+    {"skip_limit", &Job::skip_limit, 0, 1, "largest share of a run's steps that may be skipped"},
 };
 // clang-format on
+
+struct Exception {
+  std::string_view key;
+  std::string_view reason;
+};
+
+// Every key that is not here is compared.
+constexpr Exception kMayDiffer[] = {
+    {"folder", "hosts keep their files in different places; the data are compared"},
+    {"threads", "hosts have different numbers of cores"},
+};
+
+std::string_view may_differ(std::string_view key) {
+  for (const Exception& one : kMayDiffer)
+    if (one.key == key) return one.reason;
+  return "";
+}
 
 const Line& find(std::string_view key) {
   std::vector<std::string> names;
@@ -134,7 +154,7 @@ std::vector<Key> keys() {
   }();
   std::vector<Key> all;
   for (const Line& line : kLines)
-    all.push_back({line.name, ranges[all.size()], line.meaning});
+    all.push_back({line.name, ranges[all.size()], line.meaning, may_differ(line.name)});
   return all;
 }
 

@@ -59,6 +59,9 @@ struct Job {
   // What is looked at and kept.
   std::int64_t evaluate_every = 1;
   std::int64_t checkpoint_every = 0;
+  std::int64_t check_every = 100;
+  std::string nonfinite = "abort";
+  double skip_limit = 0.1;
 };
 
 /// One key as people see it.
@@ -66,6 +69,8 @@ struct Key {
   std::string_view name;
   std::string_view range;
   std::string_view meaning;
+  /// Why ranks may have different values of it; empty: they may not.
+  std::string_view may_differ;
 };
 
 /// All keys, in the order of Job.

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <span>
 
+#include "data/fingerprint.h"
 #include "data/text.h"
 #include "topknot/error.h"
 #include "train/models/word_lstm.h"
@@ -51,6 +52,7 @@ class Language final : public Task {
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return lanes_ * length_; }
   std::uint64_t test_samples() const override { return words_.test.size() - 1; }
+  std::uint64_t data_fingerprint() const override { return data::fingerprint(words_); }
   std::uint64_t samples_per_pass() const override { return lanes_ * bptt(); }
 
   torch::Tensor loss(const Position& at) override {

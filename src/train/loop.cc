@@ -6,7 +6,8 @@
 //   finish     wait for the exchange
 //   apply      clip, decay, move the weights: the same bits on every rank
 //   confer     one small message round: losses, bytes, and whether somebody wants to leave
-//   look up    at the end of an epoch evaluate; now and then write a checkpoint
+//   look up    at the end of an epoch evaluate; now and then compare the ranks' weights, and
+//              write a checkpoint
 //
 // With local steps a rank passes and applies alone, `local_steps` times, and the exchange and
 // the conference come at the end of such a round. What looks at the weights comes between
@@ -15,15 +16,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "topknot/error.h"
 #include "train/checkpoint.h"
+#include "train/comparison.h"
 #include "train/conference.h"
 #include "train/engine_options.h"
 #include "train/local_steps.h"
+#include "train/nonfinite.h"
 #include "train/pass_memory.h"
 #include "train/recorder.h"
+#include "train/replica_fields.h"
 #include "train/train.h"
 
 namespace topknot::train {
@@ -33,6 +38,7 @@ constexpr int kEngineChannel = 0;
 constexpr int kConferenceChannel = 1;
 constexpr int kStoreChannel = 2;
 constexpr int kRecorderChannel = 3;
+constexpr int kComparisonChannel = 4;
 constexpr int kFailedCheckpoints = 3;  // in a row, and the run ends
 
 class Stopwatch {
@@ -48,8 +54,10 @@ class Stopwatch {
 
 class Trainer {
  public:
-  Trainer(Transport& link, Job job, const TrainOptions& options, Observer& observer)
+  Trainer(Transport& link, Job job, const TrainOptions& options, Observer& observer,
+          Comparison& comparison)
       : link_(link),
+        comparison_(comparison),
         remarks_(),
         job_(prepared(std::move(job), remarks_)),
         options_(options),
@@ -70,17 +78,22 @@ class Trainer {
   }
 
   Outcome run() {
+    comparison_.require_equal(model_fields(replica_, *task_));
     resume();
+    damage();
+    comparison_.require_equal(state_fields(live()));
     start();
     const Stopwatch watch;
-    while (!over() && !leaving_) {
+    while (!over() && !leaving_ && sound()) {
       step();
-      if (!round_.empty()) continue;
+      if (!round_.empty() || !sound()) continue;
+      if (check_is_due()) check_equal();
       if (epoch_done()) end_epoch();
       keep();
     }
+    if (job_.check_every > 0) check_equal();
     outcome_.recorded_steps = recorder_.finish();
-    if (!leaving_ && !evaluated_) evaluate();
+    if (!leaving_ && !evaluated_ && sound()) evaluate();
     outcome_.seconds = watch.seconds();
     return finish();
   }
@@ -155,7 +168,8 @@ class Trainer {
     start.steps = position_.step + steps_to_come(start.steps_per_epoch);
     if (job_.steps > 0)
       start.steps = std::min(start.steps, static_cast<std::uint64_t>(job_.steps));
-    start.first_step = looked_ = position_.step;
+    start.first_step = looked_ = checked_ = position_.step;
+    planned_ = start.steps - std::min(start.steps, start.first_step);
     const auto ranks = static_cast<std::uint64_t>(link_.size());
     start.dense_bytes = 8 * start.parameters * (ranks - 1) / ranks;
     start.buckets = replica_.engine().buckets();
@@ -177,13 +191,18 @@ class Trainer {
     record.epoch = position_.epoch;
     record.lr = rates_.at(epochs_so_far());
     record.samples = samples_per_step();
-    if (round_.empty()) passes_.keep();
+    if (round_.empty()) {
+      passes_.keep();
+      round_start_ = position_;
+      fault_.reset();
+    }
     if (local_ && round_.empty()) local_->begin();
     const double began = link_.now();
     pass(record);
     if (!local_) record.report = replica_.engine().finish();
     record.finite = record.report.finite && apply(record.lr);
     if (!record.finite) passes_.bring_back();
+    if (!record.finite && local_ && !fault_) fault_ = find_in_gradients(replica_);
     ++position_.step;
     round_.push_back(std::move(record));
     const bool done = round_done();
@@ -197,6 +216,7 @@ class Trainer {
   // applied or none is.
   StepReport local_report(double began, bool done) {
     StepReport report;
+    if (done && !fault_ && aborts()) fault_ = find_in_weights(replica_);
     if (done) report = local_->exchange();
     if (!report.finite) {
       passes_.bring_back();
@@ -266,16 +286,87 @@ class Trainer {
   }
 
   void note() {
+    damage();
+    judge();
     for (const StepRecord& record : round_) {
       outcome_.sent_bytes_per_step += static_cast<double>(record.sent_bytes);
       outcome_.exposed_seconds_per_step += record.report.exposed_seconds;
       busy_seconds_ += record.report.busy_seconds;
-      epoch_loss_ += record.loss;
-      ++epoch_steps_;
+      if (record.finite) {
+        epoch_loss_ += record.loss;
+        ++epoch_steps_;
+      }
       observer_.on_step(record);
     }
     round_.clear();
     evaluated_ = false;
+  }
+
+  void damage() {
+    if (!options_.testing_only_damage) return;
+    for (std::size_t i = 0; i < replica_.size(); ++i)
+      options_.testing_only_damage(position_.step, replica_.tensor(i).name,
+                                   replica_.weight(i));
+  }
+
+  // ---- what is not finite
+
+  bool aborts() const { return job_.nonfinite == "abort"; }
+  bool sound() const { return outcome_.not_finite.empty(); }
+
+  // After every round; all ranks come to the same.
+  void judge() {
+    const auto bad = std::ranges::find(round_, false, &StepRecord::finite);
+    if (bad == round_.end()) return;
+    const auto skipped = std::ranges::count(round_, false, &StepRecord::finite);
+    outcome_.skipped_steps += static_cast<std::uint64_t>(skipped);
+    if (!aborts()) {
+      outcome_.not_finite =
+          too_many_skipped(outcome_.skipped_steps, planned_, job_.skip_limit);
+      return;
+    }
+    if (!local_) fault_ = find_again();
+    outcome_.not_finite =
+        step_not_finite(bad->step, describe(fault_, replica_, conference_));
+  }
+
+  // The engine has cleared the gradients of a step that was not finite. The same pass makes
+  // the same ones: the weights have not moved, and what passes leave has been brought back.
+  std::optional<NotFinite> find_again() {
+    for (std::size_t i = 0; i < replica_.size(); ++i)
+      std::ranges::fill(replica_.gradient(i), 0.0F);
+    Position at = round_start_;
+    for (std::int64_t i = 0; i < job_.accumulate; ++i) {
+      replica_.backward(task_->loss(at) / static_cast<double>(job_.accumulate), false);
+      at.sample += task_->samples_per_pass();
+    }
+    return find_in_gradients(replica_);
+  }
+
+  void judge_end() {
+    if (sound() && !leaving_)
+      outcome_.not_finite = losses_not_finite(
+          epoch_steps_ > 0 ? mean_loss() : last_train_loss_, last_test_loss_);
+  }
+
+  double mean_loss() const {
+    return epoch_steps_ > 0 ? epoch_loss_ / static_cast<double>(epoch_steps_)
+                            : std::numeric_limits<double>::quiet_NaN();
+  }
+
+  // ---- whether the ranks are still the same
+
+  bool check_is_due() const {
+    const auto every = static_cast<std::uint64_t>(job_.check_every);
+    return every > 0 && position_.step / every > checked_ / every;
+  }
+
+  // Between rounds, when they should be.
+  void check_equal() {
+    if (checked_ == position_.step) return;
+    const std::vector<Difference> found = comparison_.differences(state_fields(live()));
+    if (!found.empty()) throw DriftError(position_.step, checked_, found);
+    checked_ = position_.step;
   }
 
   // ---- the end of an epoch
@@ -284,7 +375,7 @@ class Trainer {
     EpochRecord record;
     record.epoch = position_.epoch;
     record.step = position_.step;
-    record.train_loss = epoch_loss_ / static_cast<double>(epoch_steps_);
+    record.train_loss = last_train_loss_ = mean_loss();
     record.lr = rates_.at(epochs_so_far());
     const bool last = position_.epoch + 1 == static_cast<std::uint64_t>(job_.epochs);
     const auto every = static_cast<std::uint64_t>(job_.evaluate_every);
@@ -313,7 +404,8 @@ class Trainer {
     others_ = task_->others(sums);
     rates_.learn(task_->score(sums));
     evaluated_ = true;
-    return sums[1] / sums[0];
+    last_test_loss_ = sums[1] / sums[0];
+    return last_test_loss_;
   }
 
   // ---- checkpoints
@@ -345,6 +437,7 @@ class Trainer {
     const auto every = static_cast<std::uint64_t>(job_.checkpoint_every);
     const bool due = every > 0 ? position_.step / every > last / every : ended;
     if (!due && !leaving_ && !over()) return;
+    if (job_.check_every > 0) check_equal();
     const Stopwatch watch;
     try {
       folder_->save(*store_link_, position_.step, shared_part(live()), own_part(live()),
@@ -358,6 +451,7 @@ class Trainer {
   }
 
   Outcome finish() {
+    judge_end();
     const double steps =
         static_cast<double>(std::max<std::uint64_t>(position_.step - first_step_, 1));
     outcome_.steps = position_.step;
@@ -368,11 +462,12 @@ class Trainer {
     outcome_.sent_bytes_per_step /= steps;
     outcome_.exposed_seconds_per_step /= steps;
     outcome_.weights_hash = replica_.weights_hash();
-    outcome_.left_early = leaving_ && !over();
+    outcome_.left_early = leaving_ && !over() && sound();
     return outcome_;
   }
 
   Transport& link_;
+  Comparison& comparison_;
   std::vector<std::string> remarks_;
   const Job job_;
   const TrainOptions& options_;
@@ -391,12 +486,19 @@ class Trainer {
   Position position_;
   std::vector<StepRecord> round_;  // that the ranks have not conferred on
   std::uint64_t looked_ = 0;  // the step after which a checkpoint was last thought of
+  std::uint64_t checked_ =
+      0;  // the step after which all ranks were last seen to be equal
   std::uint64_t first_step_ = 0;
+  std::uint64_t planned_ = 0;  // steps of this run
+  Position round_start_;
+  std::optional<NotFinite> fault_;  // this rank's, in the round
   Outcome outcome_;
   std::vector<Metric> others_;  // of the last evaluation
   double busy_seconds_ = 0;
   double epoch_loss_ = 0;
-  std::uint64_t epoch_steps_ = 0;
+  std::uint64_t epoch_steps_ = 0;  // that were applied
+  double last_train_loss_ = 0;
+  double last_test_loss_ = 0;
   Stopwatch epoch_watch_;
   bool epoch_ended_ = false;
   bool evaluated_ = false;
@@ -408,9 +510,14 @@ class Trainer {
 
 Outcome train(Transport& link, const Job& job, const TrainOptions& options,
               Observer& observer) {
+  Comparison comparison(link, kComparisonChannel);
+  Fields fields = fields_of(job);
+  for (Field& field : build_fields()) fields.push_back(std::move(field));
+  for (Field& field : fields_of(options)) fields.push_back(std::move(field));
+  comparison.require_equal(fields);
   check(job);
   at::set_num_threads(static_cast<int>(job.threads));
-  return Trainer(link, job, options, observer).run();
+  return Trainer(link, job, options, observer, comparison).run();
 }
 
 }  // namespace topknot::train

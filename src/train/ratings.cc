@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "core/random.h"
+#include "data/fingerprint.h"
 #include "data/ratings.h"
 #include "topknot/error.h"
 #include "train/models/ncf.h"
@@ -42,6 +43,7 @@ class Recommendation final : public Task {
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return ratings_.train().size() * each_; }
   std::uint64_t test_samples() const override { return ratings_.users(); }
+  std::uint64_t data_fingerprint() const override { return data::fingerprint(ratings_); }
   std::uint64_t samples_per_pass() const override {
     return batch_ * static_cast<std::uint64_t>(place_.ranks);
   }

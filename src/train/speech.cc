@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <string>
 
+#include "data/fingerprint.h"
 #include "data/speech.h"
 #include "topknot/error.h"
 #include "train/models/acoustic.h"
@@ -88,7 +89,7 @@ class Recognition final : public Task {
     for (const data::Speech* half : {train_.get(), test_.get()}) {
       if (half->size() == 0)
         throw DataError("The data set " + job.data + " has a half without utterances.");
-      for (std::size_t i = 0; i < half->size(); ++i) half->samples(i);
+      data_fingerprint_ = joined(data_fingerprint_, data::fingerprint(*half));
     }
     Spec spec = Spec::parse(job.model);
     model_ = make_acoustic(spec.params, kFeatures,
@@ -100,6 +101,7 @@ class Recognition final : public Task {
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return train_->size(); }
   std::uint64_t test_samples() const override { return test_->size(); }
+  std::uint64_t data_fingerprint() const override { return data_fingerprint_; }
   std::uint64_t samples_per_pass() const override {
     return batch_ * static_cast<std::uint64_t>(place_.ranks);
   }
@@ -188,6 +190,7 @@ class Recognition final : public Task {
   const std::uint64_t batch_;
   const std::unique_ptr<data::Speech> train_;
   const std::unique_ptr<data::Speech> test_;
+  std::uint64_t data_fingerprint_ = 0;
   std::shared_ptr<Acoustic> model_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "core/hash.h"
 #include "core/random.h"
 #include "topknot/params.h"
 
@@ -23,6 +24,11 @@ constexpr Line kLines[] = {
 };
 
 }  // namespace
+
+std::uint64_t joined(std::uint64_t first, std::uint64_t second) {
+  const std::uint64_t both[] = {first, second};
+  return core::hash(std::as_bytes(std::span(both)));
+}
 
 std::unique_ptr<Task> make_task(const Job& job, const Place& place) {
   const std::string model = Spec::parse(job.model).name;

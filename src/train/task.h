@@ -24,6 +24,9 @@ struct Position {
   std::uint64_t step = 0;  ///< in all
 };
 
+/// One fingerprint of two, in their order.
+std::uint64_t joined(std::uint64_t first, std::uint64_t second);
+
 /// Who one rank is among the others.
 struct Place {
   int rank = 0;
@@ -53,6 +56,8 @@ class Task {
 
   virtual std::uint64_t train_samples() const = 0;
   virtual std::uint64_t test_samples() const = 0;
+  /// Of the training and test halves: equal on ranks that have the same data.
+  virtual std::uint64_t data_fingerprint() const = 0;
   /// How many samples all ranks together take in one pass, and so how far `sample` advances.
   virtual std::uint64_t samples_per_pass() const = 0;
 

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "topknot/engine.h"
 #include "topknot/transport.h"
+#include "train/comparison.h"
 #include "train/job.h"
 
 namespace topknot::train {
@@ -54,7 +57,7 @@ struct StepRecord {
 struct EpochRecord {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;  ///< steps taken so far
-  double train_loss = 0;
+  double train_loss = 0;   ///< mean over the steps that were applied; NaN where none was
   bool evaluated = false;
   double test_loss = 0;
   Metric metric;
@@ -92,6 +95,11 @@ struct TrainOptions {
   /// Go on from the newest checkpoint; NoCheckpointError when there is none.
   bool resume = false;
   RecordOptions record = {};
+  /// For tests alone: shown each parameter's name and weights before the first step and after
+  /// every exchange, and may damage them.
+  std::function<void(std::uint64_t step, const std::string& name,
+                     std::span<float> weights)>
+      testing_only_damage = {};
 };
 
 /// What a run came to; the same on all ranks but for the times.
@@ -107,10 +115,15 @@ struct Outcome {
   std::string weights_hash;             ///< 16 hexadecimal digits
   bool left_early = false;              ///< asked to leave, and saved
   std::uint64_t recorded_steps = 0;     ///< whose gradients are in the file
+  std::uint64_t skipped_steps = 0;      ///< of this run, that were not finite
+  /// Why what came out is worth nothing: a step was not finite and none may be (the run ended
+  /// there), too many were, or the last loss is not. Empty: all is well.
+  std::string not_finite;
 };
 
-/// Trains. All ranks call together with equal jobs. Throws ConfigError, DataError,
-/// LinkError, DisagreementError, NoCheckpointError, StorageError.
+/// Trains. All ranks call together with equal jobs, which is looked after: StartedUnlikeError,
+/// before the first step. Throws ConfigError, DataError, LinkError, DisagreementError,
+/// DriftError, NoCheckpointError, StorageError.
 Outcome train(Transport& link, const Job& job, const TrainOptions& options,
               Observer& observer);
 

@@ -3,7 +3,8 @@
 // A trainer that trains nothing, for the tests of the command: it takes its steps, says what
 // a trainer says, saves and goes on. Everything it says follows from the step but the times.
 // FAKE_STEP_MS is how long a step takes, FAKE_SIGILL has one use an instruction that the processor
-// does not have; the folder "missing" has no data.
+// does not have; the folder "missing" has no data; at a learning rate of 1e38 only the first step
+// is finite.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "topknot/error.h"
+#include "train/comparison.h"
 #include "train/train.h"
 
 namespace topknot::train {
@@ -69,7 +71,7 @@ StepRecord take_step(Transport& link, const Job& job, std::uint64_t step) {
   record.epoch = step / kStepsPerEpoch;
   record.loss = 2.0 / static_cast<double>(step + 1);
   record.lr = job.lr;
-  record.finite = record.report.finite = step != 3;
+  record.finite = record.report.finite = job.lr < 1e38 ? step != 3 : step == 0;
   record.samples = static_cast<std::uint64_t>(job.batch * link.size());
   record.sent_bytes = record.report.sent_bytes = 100 + step;
   record.seconds = 0.010;
@@ -120,10 +122,22 @@ Start make_start(Transport& link, const Job& job, std::uint64_t first) {
   return start;
 }
 
+/// Whether the run is over before its end.
+bool judge(const Job& job, const StepRecord& record, std::uint64_t planned,
+           Outcome& outcome) {
+  if (record.finite) return false;
+  if (job.nonfinite == "abort") outcome.not_finite = "Step 1 is not finite.";
+  const double limit = job.skip_limit * static_cast<double>(planned);
+  if (static_cast<double>(outcome.skipped_steps) > limit)
+    outcome.not_finite = std::to_string(outcome.skipped_steps) + " steps were skipped.";
+  return !outcome.not_finite.empty();
+}
+
 }  // namespace
 
 Outcome train(Transport& link, const Job& job, const TrainOptions& options,
               Observer& observer) {
+  Comparison(link, 4).require_equal(fields_of(job));
   if (job.folder == "missing")
     throw DataError("The folder missing has no Fashion-MNIST in it.");
   const std::uint64_t first = options.resume ? load(options.checkpoints) : 0;
@@ -132,7 +146,10 @@ Outcome train(Transport& link, const Job& job, const TrainOptions& options,
   Outcome outcome;
   std::uint64_t taken = first;
   while (taken < start.steps && !outcome.left_early) {
-    observer.on_step(take_step(link, job, taken++));
+    const StepRecord record = take_step(link, job, taken++);
+    outcome.skipped_steps += record.finite ? 0 : 1;
+    observer.on_step(record);
+    if (job.lr >= 1e38 && judge(job, record, start.steps, outcome)) break;
     if (taken % kStepsPerEpoch == 0) {
       const EpochRecord epoch = end_epoch(job, taken);
       outcome.metric = epoch.metric;

@@ -27,7 +27,7 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_WORDS)
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 RESULT_KEYS = ["job", "scheme", "workers", "steps", "epochs", "seconds", "metric",
                "sent_bytes_per_step", "dense_bytes_per_step", "exposed_seconds_per_step",
-               "weights_hash"]
+               "skipped_steps", "weights_hash"]
 STEP_KEYS = ["step", "epoch", "loss", "lr", "finite", "samples", "sent_bytes", "sent_messages",
              "k_wanted", "k_selected", "count", "seconds", "compute_seconds", "select_seconds",
              "wait_seconds", "busy_seconds", "exposed_seconds", "overlap"]
@@ -295,6 +295,107 @@ class Signals(Case):
     def test_usr1_to_mpirun_reaches_all_ranks(self):
         self.assertEqual(self.leave(signal.SIGUSR1, [*MPIRUN, "-n", "2"], AS_ROOT), 85)
         self.resumed()
+
+
+class NotFinite(Case):
+    """A learning rate at which only the first step is finite."""
+
+    def ended(self, *words, said, launcher=(), env=None):
+        out = self.done(self.job, "--set", "lr=1e38", "steps=20", *words, code=76,
+                        launcher=launcher, env=env)
+        self.assertEqual(out.stderr.count(said), 1, out.stderr)
+        return out
+
+    def test_a_step_that_is_not_ends_the_run_with_76(self):
+        self.ended("--out", self.out, said="topknot: Step 1")
+        self.assertEqual(len(lines(self.out / "steps.jsonl")), 2)
+        self.assertEqual(json.loads((self.out / "result.json").read_text())["skipped_steps"], 1)
+        self.assertEqual(list((self.out / "checkpoints").glob("step-*")), [])
+
+    def test_so_do_too_many_that_were_skipped(self):
+        out = self.ended("--nonfinite", "skip", "--set", "skip_limit=0.5", "--json", said="topknot: 11 ")
+        self.assertEqual(json.loads(out.stdout)["steps"], 12)
+        self.refused(self.job, "--nonfinite", "maybe", said="it is abort or skip")
+
+    @unittest.skipUnless(MPIRUN, "built without MPI")
+    def test_one_rank_says_so_under_mpirun(self):
+        self.ended(said="topknot: Step 1", launcher=[*MPIRUN, "-n", "3"], env=AS_ROOT)
+
+
+@unittest.skipUnless("FLIPPING_COMMAND" in os.environ, "this trainer has no weights")
+class Drift(Case):
+    def drifted(self, *words, launcher=(), env=None):
+        out = subprocess.run(
+            [*launcher, os.environ["FLIPPING_COMMAND"], "train", str(self.job), *map(str, words)],
+            env={**CLEAN, "FLIP": "1 7", **(env or {})}, capture_output=True, text=True,
+            timeout=300, check=False)
+        self.assertEqual(out.returncode, 70, out.stdout + out.stderr)
+        said = [line for line in out.stderr.splitlines() if line.startswith("topknot: ")]
+        self.assertEqual(len(said), 2, out.stderr)
+        self.assertIn("After 10 steps the ranks no longer have the same; after 5 they had", said[0])
+        self.assertRegex(said[1], r"rank 1 has hash of the weights first\.weight = [0-9a-f]{16}, "
+                                  r"ranks 0 and 2 have [0-9a-f]{16}\.$")
+
+    def test_is_said_once_and_ends_with_70(self):
+        self.drifted("--workers", "3", "--set", "check_every=5", "--out", self.out)
+        self.assertFalse((self.out / "result.json").exists())
+
+    @unittest.skipUnless(MPIRUN, "built without MPI")
+    def test_under_mpirun_too(self):
+        self.drifted("--set", "check_every=5", launcher=[*MPIRUN, "-n", "3"], env=AS_ROOT)
+
+
+@unittest.skipUnless(MPIRUN, "built without MPI")
+class StartedUnlike(Case):
+    """Ranks that mpirun gave other words, each in a process of its own."""
+
+    def two(self, first, second, code=64):
+        words = [*MPIRUN, "-n", "1", COMMAND, "train", str(self.job), *map(str, first),
+                 ":", "-n", "1", COMMAND, "train", str(self.job), *map(str, second)]
+        out = subprocess.run(words, env={**CLEAN, **AS_ROOT}, capture_output=True, text=True,
+                             timeout=100, check=False)
+        self.assertEqual(out.returncode, code, out.stdout + out.stderr)
+        return [line[len("topknot: "):] for line in out.stderr.splitlines()
+                if line.startswith("topknot: ")]
+
+    def test_keys_are_refused_field_by_field_and_once(self):
+        self.assertEqual(self.two(["--set", "lr=0.01"], ["--set", "lr=0.5", "seed=9"]),
+                         ["rank 1 has seed = 9, rank 0 has 1.",
+                          "rank 1 has lr = 0.5, rank 0 has 0.01."])
+
+    def test_every_key_is_compared_but_those_that_may_differ(self):
+        said = run("--keys").stdout.splitlines()
+        other = []
+        for first, second in zip(said[::2], said[1::2]):
+            name, default = first.split()[0], second.rsplit("; default ", 1)[1]
+            given = re.search(rf'^{name} = "?([^"\n]*)', SMALL, re.MULTILINE)
+            now = given.group(1) if given else default
+            kind = second.strip()
+            values = (["true", "false"] if kind.startswith("true") else ["0.5", "0.25"]
+                      if kind.startswith("a number") else ["1", "2"]
+                      if kind.startswith("a whole") else ["another"])
+            other.append((name, next(value for value in values if value != now)))
+        # The launcher's number of ranks is what counts.
+        other = [(name, value) for name, value in other if name != "workers"]
+        told = self.two([], ["--set", *(f"{name}={value}" for name, value in other)])
+        named = [re.match(r"rank 1 has (\S+) = (.*), rank 0 has .*\.$", line).groups()
+                 for line in told]
+        self.assertEqual(named, [one for one in other if one[0] not in ("folder", "threads")])
+
+    def test_so_are_the_flags_that_ranks_must_share(self):
+        self.assertEqual(self.two([], ["--out", self.out]),
+                         ["rank 1 has --out = given, rank 0 has not given."])
+        self.assertEqual(self.two(["--out", self.out, "--trace"], ["--out", self.out]),
+                         ["rank 1 has --trace = not given, rank 0 has given."])
+        self.assertEqual(
+            self.two(["--record-gradients", self.folder / "a", "--record-steps", "1"],
+                     ["--record-gradients", self.folder / "b", "--record-steps", "2"]),
+            ["rank 1 has --record-steps = 2, rank 0 has 1."])
+        self.assertFalse(self.out.exists())
+
+    def test_what_may_differ_does(self):
+        self.two(["--set", "steps=2"],
+                 ["--set", "steps=2", "threads=2", "folder=/elsewhere", "--json"], code=0)
 
 
 @unittest.skipUnless(MPIRUN, "built without MPI")

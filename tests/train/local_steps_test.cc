@@ -274,6 +274,8 @@ TEST(LocalSteps, RefuseADebtInTheUnitsOfGradients) {
 TEST(LocalSteps, PassOverAGradientThatIsNotFinite) {
   Job job = plain_outer(small_job());
   job.lr = 1e37;  // after one step of which nothing is finite any more but the weights
+  job.nonfinite = "skip";
+  job.skip_limit = 1;
   job.steps = 1;
   const Outcome once = train_on(1, job);
   job.steps = 4;
