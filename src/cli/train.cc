@@ -310,7 +310,7 @@ train::Fields fields_of(const CLI::App& command, const Options& options) {
     const std::string name = option->get_name();
     const Compared how = compared(name, options.key_flags);
     if (how == Compared::no) continue;
-    std::string value = option->count() > 0 ? "given" : "not given";
+    std::string value = option->count() > 0 ? "(given)" : "(not given)";
     if (how == Compared::value && option->count() > 0 &&
         option->get_items_expected() > 0) {
       value.clear();

@@ -129,13 +129,14 @@ DriftError::DriftError(std::uint64_t step, std::uint64_t last_equal,
     : Error("After " + std::to_string(step) + " steps " + differences.front().str() +
             "."),
       sentences_(sentences_of(differences)) {
-  sentences_.insert(
-      sentences_.begin(),
-      "After " + std::to_string(step) +
-          " steps the ranks no longer have the same; after " +
-          std::to_string(last_equal) +
-          " they had. A processor or its memory is at fault, or we are: go on from a "
-          "checkpoint of before.");
+  sentences_.insert(sentences_.begin(),
+                    "After " + std::to_string(step) +
+                        " steps the ranks no longer have the same; after " +
+                        std::to_string(last_equal) +
+                        " they had. A processor or its memory is faulty, or this is a "
+                        "bug: go on from a "
+                        "checkpoint of step " +
+                        std::to_string(last_equal) + " or before.");
 }
 
 Comparison::Comparison(Transport& link, int channel)

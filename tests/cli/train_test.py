@@ -384,9 +384,9 @@ class StartedUnlike(Case):
 
     def test_so_are_the_flags_that_ranks_must_share(self):
         self.assertEqual(self.two([], ["--out", self.out]),
-                         ["rank 1 has --out = given, rank 0 has not given."])
+                         ["rank 1 has --out = (given), rank 0 has (not given)."])
         self.assertEqual(self.two(["--out", self.out, "--trace"], ["--out", self.out]),
-                         ["rank 1 has --trace = not given, rank 0 has given."])
+                         ["rank 1 has --trace = (not given), rank 0 has (given)."])
         self.assertEqual(
             self.two(["--record-gradients", self.folder / "a", "--record-steps", "1"],
                      ["--record-gradients", self.folder / "b", "--record-steps", "2"]),
