@@ -32,7 +32,7 @@ LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in fol
 
 # Where an outside header may be included: the beginnings of paths.
 HOMES = {
-    r"mpi\.h": ["src/transports/mpi.cc"],
+    r"mpi\.h": ["src/transports/mpi"],
     r"hwy/.*": ["src/core/"],
     r"xxhash\.h": ["src/core/"],
     r"(CLI|fmt|toml\+\+)/.*": ["src/cli/"],

@@ -22,8 +22,8 @@ inline Transport*& world_pointer() {
 /// The channel that main() made.
 inline Transport& world() { return *world_pointer(); }
 
-class FailuresOnly : public testing::EmptyTestEventListener {
-  void OnTestPartResult(const testing::TestPartResult& result) override {
+class FailuresOnly : public ::testing::EmptyTestEventListener {
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
     const char* file = result.file_name() != nullptr ? result.file_name() : "somewhere";
     std::fprintf(stderr, "rank %d: %s:%d: %s\n", world().rank(), file,
@@ -35,7 +35,7 @@ class FailuresOnly : public testing::EmptyTestEventListener {
 /// them: a launcher of another MPI starts N jobs of one rank, in which most tests would
 /// pass.
 inline int run_all_tests(int argc, char** argv, Transport& link) {
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   world_pointer() = &link;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -49,7 +49,7 @@ inline int run_all_tests(int argc, char** argv, Transport& link) {
     return 1;
   }
   if (link.rank() != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new FailuresOnly);
   }

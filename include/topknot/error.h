@@ -19,7 +19,7 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-/// A peer or the network failed. The channel it happened on is dead: make a new one.
+/// A peer or the network failed. All channels between these ranks are dead: make new ones.
 class LinkError : public Error {
  public:
   LinkError(int peer, const std::string& sentence) : Error(sentence), peer_(peer) {}
@@ -30,8 +30,15 @@ class LinkError : public Error {
   int peer_;
 };
 
+/// A peer sent a message that is longer than the receiver allows for. The receiver has its
+/// first bytes.
+class OverlongError : public LinkError {
+ public:
+  using LinkError::LinkError;
+};
+
 /// Two ranks were not doing the same thing: another step, vector, k or configuration. The
-/// sentence names the field, both values and both ranks. The channel is dead.
+/// sentence names the field, both values and both ranks. All ranks throw it.
 class DisagreementError : public LinkError {
  public:
   using LinkError::LinkError;

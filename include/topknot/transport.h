@@ -9,6 +9,8 @@
 
 namespace topknot {
 
+class LinkError;
+
 enum class Pending : std::uint64_t {};  ///< a message on its way; wait() for it once
 
 /// One rank's end of a private channel between all ranks. Messages between two ranks
@@ -24,15 +26,27 @@ class Transport {
 
   /// Starts a message. Its bytes must stay put until wait() has returned.
   [[nodiscard]] virtual Pending send(int to, std::span<const std::byte> bytes) = 0;
-  /// `into` is resized to what the peer sent, at most `limit` bytes; more is an error
-  /// before a byte is kept. `into` must stay put, untouched, until wait() has returned.
+  /// The same, and the channel has a share in the bytes for as long as anything may read
+  /// them: also when wait() throws or is never called, and after the channel's own end.
+  [[nodiscard]] virtual Pending send_shared(
+      int to, std::shared_ptr<const std::vector<std::byte>> bytes) {
+    return send(to, *bytes);
+  }
+  /// `into` is resized to what the peer sent, at most `limit` bytes. Of a longer message it
+  /// gets the first `limit` bytes, and wait() throws OverlongError. `into` must stay put,
+  /// untouched, until wait() has returned.
   [[nodiscard]] virtual Pending recv(int from, std::vector<std::byte>& into,
                                      std::size_t limit) = 0;
-  /// Throws LinkError at the deadline, naming the silent rank; the channel is then dead.
+  /// Throws LinkError when the message cannot arrive any more: at the deadline, naming the
+  /// rank that is lost, or when another rank has told of a failure. The ranks name the same
+  /// rank. All channels between them are then dead.
   virtual void wait(Pending message) = 0;
-  /// Gives up all that is under way, so that the memory behind it may go; the channel is
-  /// then dead. For whoever found out, in what arrived, that there is no going on. Over MPI,
-  /// which cannot take a message back, that memory must stay until the process ends.
+  /// Ends all channels between these ranks, on every rank, with `cause`: their waits throw
+  /// the same error. For whoever found out, in what arrived, that there is no going on.
+  virtual void fail(const LinkError& cause) noexcept { static_cast<void>(cause); }
+  /// Gives up all that is under way; the channel is then dead. From then on nothing is
+  /// written into memory that was handed to recv(). Memory that was handed to send() may be
+  /// read until the process ends: send_shared() takes care of it.
   virtual void abandon() noexcept {}
 
   /// The network library's own dense sum (MPI_Allreduce, c10d): the honest yardstick. Its

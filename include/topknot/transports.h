@@ -26,6 +26,11 @@ std::vector<std::unique_ptr<Transport>> make_inproc(int size,
 /// nobody has, and then also ends it. In the library topknot_mpi.
 std::unique_ptr<Transport> make_mpi(const LinkOptions& options = {});
 
+/// Ends all processes of the MPI job at once, this one among them; the launcher ends with
+/// `exit_code`. For a program whose rank has failed while others wait for it: leaving as
+/// usual would wait for them. In the library topknot_mpi.
+void end_mpi_job(int exit_code) noexcept;
+
 /// What one rank sent over a channel and all channels made from it.
 struct Traffic {
   std::vector<std::uint64_t> bytes_to;     ///< by rank of the receiver

@@ -29,12 +29,15 @@ class Link {
   explicit Link(std::unique_ptr<Transport> link) : link_(std::move(link)) {}
 
   std::uint64_t send(int to, const std::string& text) {
-    std::vector<std::byte>& bytes = memory_[++last_];
     const auto view = std::as_bytes(std::span(text));
-    bytes.assign(view.begin(), view.end());
-    pending_[last_] = link_->send(to, bytes);
+    const auto bytes =
+        std::make_shared<const std::vector<std::byte>>(view.begin(), view.end());
+    sent_[++last_] = bytes;
+    pending_[last_] = link_->send_shared(to, bytes);
     return last_;
   }
+  /// Whether the channel still holds the memory of a message that was sent.
+  bool holds(std::uint64_t message) const { return !sent_.at(message).expired(); }
   std::uint64_t recv(int from, std::size_t limit) {
     pending_[last_ + 1] = link_->recv(from, memory_[last_ + 1], limit);
     return ++last_;
@@ -48,6 +51,10 @@ class Link {
     memory_.erase(message);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  void fail(int peer, const std::string& sentence) {
+    link_->fail(DisagreementError(peer, sentence));
+  }
+  void abandon() { link_->abandon(); }
   std::unique_ptr<Link> channel(int id) {
     return std::make_unique<Link>(link_->channel(id));
   }
@@ -59,6 +66,7 @@ class Link {
  private:
   std::unique_ptr<Transport> link_;
   std::map<std::uint64_t, std::vector<std::byte>> memory_;
+  std::map<std::uint64_t, std::weak_ptr<const std::vector<std::byte>>> sent_;
   std::map<std::uint64_t, Pending> pending_;
   std::uint64_t last_ = 0;
 };
@@ -193,6 +201,9 @@ void bind_link(py::module_& m) {
       .def("send", &Link::send, py::arg("to"), py::arg("data"))
       .def("recv", &Link::recv, py::arg("source"), py::arg("limit"))
       .def("wait", &Link::wait, py::arg("message"))
+      .def("holds", &Link::holds, py::arg("message"))
+      .def("fail", &Link::fail, py::arg("peer"), py::arg("sentence"), WithoutGil())
+      .def("abandon", &Link::abandon, WithoutGil())
       .def("channel", &Link::channel, py::arg("id"))
       .def("allreduce", &Link::allreduce, py::arg("tensor"), WithoutGil());
 }

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transport over Gloo, as its contract in topknot/transport.h has it."""
 
+import os
 import random
+import signal
+import subprocess
+import time
 
 import torch
 import torch.distributed as dist
@@ -58,16 +62,18 @@ def channels_are_apart():
 
 
 def too_long_a_message_is_refused():
-    link = new_link(timeout=5)
+    link = new_link(timeout=20)
     if rank() == 0:
         send = link.send(1, b"x" * 200_000)
-        refuses(topknot.LinkError, "rank 0 was lost, says rank 1", lambda: link.wait(send))
+        refuses(topknot.DisagreementError, "they disagree", lambda: link.wait(send))
     else:
         refuses(
             topknot.LinkError,
             "rank 0 sent a message of 200000 bytes where at most 100000 were expected",
             lambda: link.wait(link.recv(0, 100_000)),
         )
+        link.fail(0, "they disagree")
+        refuses(topknot.DisagreementError, "they disagree", lambda: link.recv(0, 9))
 
 
 def a_silent_rank_is_named():
@@ -77,6 +83,62 @@ def a_silent_rank_is_named():
         peer = 2 if rank() == 0 else 0
         refuses(topknot.LinkError, words, lambda: link.wait(link.recv(peer, 10)))
         refuses(topknot.LinkError, "rank 2", lambda: link.wait(link.recv(1 - rank(), 10)))
+    dist.barrier()
+
+
+def a_rank_that_takes_no_large_message_is_named():
+    link = new_link(timeout=1)
+    if rank() != 2:
+        peer = 2 if rank() == 0 else 0
+        send = link.send(peer, b"x" * 300_000)
+        refuses(topknot.LinkError, "rank 2 has been silent for 1 s", lambda: link.wait(send))
+    dist.barrier()
+
+
+def a_stopped_process_is_named():
+    link = new_link(timeout=1)
+    if rank() == 1:
+        subprocess.Popen(["sh", "-c", f"sleep 4; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        peer = {0: 1, 2: 0}[rank()]
+        refuses(
+            topknot.LinkError,
+            "rank 1 has been silent for 1 s",
+            lambda: link.wait(link.recv(peer, 10)),
+        )
+    dist.barrier()
+
+
+def a_wait_that_was_survived_is_forgotten():
+    """Rank 1 once waited for rank 2, past its deadline. Later it is rank 1 that is silent."""
+    link = new_link(timeout=2)
+    if rank() == 2:
+        time.sleep(2.2)
+        link.wait(link.send(1, b"late"))
+    if rank() == 1:
+        assert link.wait(link.recv(2, 10)) == b"late"
+    dist.barrier()
+    if rank() != 1:
+        peer = 1 if rank() == 0 else 0
+        refuses(topknot.LinkError, "rank 1 has been", lambda: link.wait(link.recv(peer, 10)))
+    dist.barrier()
+
+
+def an_abandoned_channel_lets_go_of_memory():
+    link = new_link()
+    channel = link.channel(1)
+    send = channel.send(1 - rank(), b"x" * 1_000_000)  # nobody takes it
+    receive = channel.recv(1 - rank(), 10)
+    assert channel.holds(send)
+    channel.abandon()
+    assert not channel.holds(send)
+    refuses(topknot.LinkError, "given up", lambda: channel.send(1 - rank(), b"x"))
+    refuses(topknot.LinkError, "given up", lambda: channel.wait(receive))
+    dist.barrier()
+    hello = link.send(1 - rank(), b"hello")  # other channels go on
+    assert link.wait(link.recv(1 - rank(), 10)) == b"hello"
+    link.wait(hello)
     dist.barrier()
 
 

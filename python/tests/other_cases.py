@@ -13,6 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 import topknot
+from topknot import _session
 
 
 def optimizer_step(model, optimizer, step: int, **forward) -> None:
@@ -104,8 +105,49 @@ def every_scheme_takes_a_tensor():
 
 
 def disagreeing_ranks_are_told():
-    reduce = topknot.SparseAllreduce(density=0.05, timeout=5)
-    refuses(topknot.LinkError, "rank", lambda: reduce(torch.ones(1000 + 100 * rank())))
+    reduce = topknot.SparseAllreduce(density=0.05, timeout=20)
+    refuses(
+        topknot.DisagreementError,
+        "disagree: n is 1",
+        lambda: reduce(torch.ones(1000 + 100 * rank())),
+    )
+
+
+def another_k_is_a_disagreement_on_all_ranks():
+    compare, _session._agree = _session._agree, lambda group, options: [0] * size()
+    for number, scheme in enumerate(topknot.schemes()):
+        odd = number % size()
+        density = 0.2 if rank() == odd else 0.05
+        reduce = topknot.SparseAllreduce(scheme, density=density, timeout=20)
+        if reduces_by_k(scheme):
+            refuses(
+                topknot.DisagreementError,
+                " disagree: k is ",
+                lambda: reduce(torch.randn(1000, generator=generator())),  # noqa: B023
+            )
+    _session._agree = compare
+
+
+def reduces_by_k(scheme: str) -> bool:
+    return not scheme.startswith("dense")
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(rank())
+
+
+def a_stopped_rank_is_named_in_every_scheme():
+    cases = [(scheme, i % size()) for i, scheme in enumerate(topknot.schemes())]
+    cases += [("topka", stopped) for stopped in range(size())]
+    for scheme, stopped in cases:
+        reduce = topknot.SparseAllreduce(scheme, density=0.05, timeout=0.6)
+        if rank() != stopped:
+            refuses(
+                topknot.LinkError,
+                f"rank {stopped} has been silent",
+                lambda: reduce(torch.randn(1000, generator=generator())),  # noqa: B023
+            )
+        dist.barrier()
 
 
 ANOTHER = {

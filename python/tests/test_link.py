@@ -11,6 +11,7 @@ def test_keeps_messages_in_order_and_channels_apart(ranks):
         "channels_are_apart",
         "native_allreduce_sums",
         "too_long_a_message_is_refused",
+        "an_abandoned_channel_lets_go_of_memory",
     )
 
 
@@ -24,4 +25,11 @@ def test_serves_four_ranks(ranks):
 
 
 def test_names_the_rank_that_is_silent(ranks):
-    ranks(3, "link_cases.py", "a_silent_rank_is_named")
+    ranks(
+        3,
+        "link_cases.py",
+        "a_silent_rank_is_named",
+        "a_rank_that_takes_no_large_message_is_named",
+        "a_wait_that_was_survived_is_forgotten",
+        "a_stopped_process_is_named",
+    )

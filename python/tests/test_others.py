@@ -25,3 +25,12 @@ def test_four_ranks_without_ddp(ranks):
         "sparse_allreduce_loses_nothing",
         "fsdp_replicas_stay_together",
     )
+
+
+def test_four_ranks_that_fail(ranks):
+    ranks(
+        4,
+        "other_cases.py",
+        "a_stopped_rank_is_named_in_every_scheme",
+        "another_k_is_a_disagreement_on_all_ranks",
+    )

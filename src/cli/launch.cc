@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/launch.h"
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -8,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "cli/report.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -25,6 +28,18 @@ std::optional<int> launched_size() {
 }
 
 #ifdef TOPKNOT_HAVE_MPI
+/// Ends the job with the exception under way. Its cause is printed before anything else is
+/// done, for the other ranks may wait for this one, and MPI for all of them.
+[[noreturn]] void end_job(int rank) {
+  const std::exception_ptr cause = std::current_exception();
+  const int exit_code = report(cause, "rank " + std::to_string(rank));
+  std::fflush(nullptr);
+  // A lost peer or a disagreement is known to all ranks by now: let each of them say so.
+  if (blames_a_peer(cause)) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  end_mpi_job(exit_code);
+  std::_Exit(exit_code);
+}
+
 void run_process(const Launch& launch, int launched,
                  const std::function<void(Transport&)>& rank_main) {
   const auto link = make_mpi(launch.link);
@@ -38,7 +53,12 @@ void run_process(const Launch& launch, int launched,
                       " ranks, so --workers " + std::to_string(*launch.workers) +
                       " cannot be; leave it out or start " +
                       std::to_string(*launch.workers) + " processes.");
-  rank_main(*link);
+  if (link->size() == 1) return rank_main(*link);
+  try {
+    rank_main(*link);
+  } catch (...) {
+    end_job(link->rank());
+  }
 }
 #else
 void run_process(const Launch&, int launched, const std::function<void(Transport&)>&) {
@@ -52,7 +72,7 @@ void run_threads(int workers, const LinkOptions& options,
                  const std::function<void(Transport&)>& rank_main) {
   auto links = make_inproc(workers, options);
   std::mutex mutex;
-  std::exception_ptr first;  // the others only complain that somebody left
+  std::exception_ptr cause;  // the others only complain that somebody left
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < links.size(); ++rank)
     threads.emplace_back([&, rank] {
@@ -60,12 +80,13 @@ void run_threads(int workers, const LinkOptions& options,
         rank_main(*links[rank]);
       } catch (...) {
         const std::scoped_lock lock(mutex);
-        if (!first) first = std::current_exception();
+        if (!cause || (blames_a_peer(cause) && !blames_a_peer(std::current_exception())))
+          cause = std::current_exception();
       }
       links[rank].reset();  // so that nobody waits for a rank that is gone
     });
   for (std::thread& thread : threads) thread.join();
-  if (first) std::rethrow_exception(first);
+  if (cause) std::rethrow_exception(cause);
 }
 
 }  // namespace

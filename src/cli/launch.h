@@ -19,8 +19,10 @@ struct Launch {
 bool under_launcher();
 
 /// Calls `rank_main` once a rank: on `workers` threads (else `fallback` of them), or once
-/// in this process when a launcher (mpirun, srun) started it. Throws what the lowest rank
-/// threw, and ConfigError when a launcher's processes cannot see one another.
+/// in this process when a launcher (mpirun, srun) started it. What a thread throws comes out
+/// of here, a cause before what others make of it; where a process of several throws, the
+/// cause is printed and the job ends with its exit code. Throws ConfigError when a launcher's
+/// processes cannot see one another.
 void run_ranks(const Launch& launch, int fallback,
                const std::function<void(Transport&)>& rank_main);
 

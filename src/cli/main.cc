@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command: parses, calls, prints. Errors become one sentence and an exit code here
-// and nowhere else.
-#include <cstdio>
+// The command: parses, calls, prints.
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/report.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
 
 namespace topknot::cli {
 namespace {
-
-int complain(const char* sentence, int exit_code) {
-  std::fprintf(stderr, "topknot: %s\n", sentence);
-  return exit_code;
-}
 
 std::string all_names(const std::vector<std::string>& names) {
   std::string all;
@@ -77,23 +71,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ExtrasError&) {
-    return complain(unexpected(*command, app).c_str(), kBadUsage);
+    return complain(unexpected(*command, app), kBadUsage);
   } catch (const CLI::ParseError& error) {
     return complain(error.what(), kBadUsage);
-  } catch (const ConfigError& error) {
-    return complain(error.what(), kBadUsage);
-  } catch (const DisagreementError& error) {
-    return complain(error.what(), kRanksDisagree);
-  } catch (const LinkError& error) {
-    return complain(error.what(), kPeerLost);
-  } catch (const DataError& error) {
-    return complain(error.what(), kBadData);
-  } catch (const NoCheckpointError& error) {
-    return complain(error.what(), kNoCheckpoint);
-  } catch (const StorageError& error) {
-    return complain(error.what(), kDiskFailed);
-  } catch (const std::exception& error) {
-    return complain(error.what(), kBug);
+  } catch (...) {
+    return report(std::current_exception());
   }
 }
 

@@ -120,7 +120,7 @@ void Allgather::bruck(Courier& courier, std::span<const std::size_t> limits) {
     pack(outgoing, pack_);
     courier.start_send(courier.neighbour(-gap), pack_);
     courier.finish_receive(from);
-    unpack(packed_, from, incoming);
+    unpack(courier, packed_, from, incoming);
     courier.flush();
   }
 }

@@ -2,6 +2,7 @@
 #include "collectives/courier.h"
 
 #include <array>
+#include <optional>
 
 #include "core/hash.h"
 #include "core/select.h"
@@ -12,8 +13,8 @@ namespace topknot::collective {
 namespace {
 
 // The fingerprint has four parts of 16 bits, so that a mismatch can say what differs.
-constexpr std::array<std::string_view, 4> kParts = {"configuration", "n", "k",
-                                                    "region size"};
+// The last is the size of the region.
+constexpr std::array<std::string_view, 3> kParts = {"configuration", "n", "k"};
 
 std::uint16_t fold16(std::uint64_t x) {
   return static_cast<std::uint16_t>(x ^ (x >> 16) ^ (x >> 32) ^ (x >> 48));
@@ -60,7 +61,8 @@ Courier::Courier(Transport& link, std::string_view owner, Params& params)
   format_.values = values_named(
       params.choice("values", {"f32", "bf16", "i8", "i2"},
                     "how values travel; what rounding takes off stays owed"));
-  config_ = hash16(owner_ + ":" + params.str());
+  configuration_ = owner_ + ":" + params.str();
+  config_ = hash16(configuration_);
 }
 
 int Courier::neighbour(int distance) const noexcept {
@@ -129,42 +131,48 @@ Reduced Courier::undo(std::span<float> acc, std::span<const float> grad) {
 void Courier::code(SparseView pairs, Region region, int to, Message& message,
                    std::vector<float>& error) {
   error.resize(format_.values == core::Values::f32 ? 0 : pairs.size());
-  core::encode(stamp(rank(), to, region.size()), pairs, region, format_, sick_, message,
-               error);
+  core::encode(stamp(rank(), to, region.size()), pairs, region, format_, sick_,
+               message.write(), error);
 }
 
 void Courier::code_dense(std::span<const float> x, int to, Message& message,
                          std::vector<float>& error) {
   error.resize(format_.values == core::Values::f32 ? 0 : x.size());
-  core::encode_dense(stamp(rank(), to, x.size()), x, format_.values, sick_, message,
-                     error);
+  core::encode_dense(stamp(rank(), to, x.size()), x, format_.values, sick_,
+                     message.write(), error);
 }
 
 void Courier::code_positions(std::span<const std::uint32_t> index, Region region, int to,
                              Message& message) {
   core::encode(stamp(rank(), to, region.size()), {index, {}}, region,
-               {format_.coding, core::Values::none}, sick_, message, {});
+               {format_.coding, core::Values::none}, sick_, message.write(), {});
 }
 
 // Words travel as the bits of floats, which are copied, never looked at.
 void Courier::code_words(std::span<const std::uint32_t> words, int to, Message& message) {
   core::encode_dense(words_stamp(rank(), to, words.size()), as_floats(words),
-                     core::Values::f32, sick_, message, {});
+                     core::Values::f32, sick_, message.write(), {});
 }
 
 void Courier::start_send(int to, const Message& message) {
-  sends_.push_back(link_.send(to, message));
+  sends_.push_back(link_.send_shared(to, message.share()));
 }
 
 void Courier::start_receive(int from, Message& message, std::size_t limit) {
-  receives_[static_cast<std::size_t>(from)].push_back(link_.recv(from, message, limit));
+  std::vector<std::byte>& bytes = message.write();
+  receives_[static_cast<std::size_t>(from)].push_back(
+      {link_.recv(from, bytes, limit), message});
 }
 
 void Courier::finish_receive(int from) {
-  std::deque<Pending>& queue = receives_[static_cast<std::size_t>(from)];
-  const Pending oldest = queue.front();
+  std::deque<Receive>& queue = receives_[static_cast<std::size_t>(from)];
+  const Receive oldest = std::move(queue.front());
   queue.pop_front();
-  wait(oldest);
+  try {
+    wait(oldest.pending);
+  } catch (const OverlongError& error) {
+    refuse(oldest.message, from, error.what());
+  }
 }
 
 void Courier::flush_but(std::size_t latest) {
@@ -178,17 +186,18 @@ void Courier::flush_but(std::size_t latest) {
 void Courier::read(const Message& message, int from, int to, Region region,
                    std::uint64_t most, Sparse& pairs) {
   core::Decoded said;
-  const auto fault =
-      core::decode(message, stamp(from, to, region.size()), region, most, pairs, said);
-  if (fault) refuse(*fault, from, region.size());
+  const auto fault = core::decode(message.bytes(), stamp(from, to, region.size()), region,
+                                  most, pairs, said);
+  if (fault) refuse(message, from, *fault, region.size());
   if (said.sick) sick_ = true;
 }
 
 void Courier::read_dense(const Message& message, int from, int to, std::span<float> x,
                          bool add) {
   core::Decoded said;
-  const auto fault = core::decode_dense(message, stamp(from, to, x.size()), x, add, said);
-  if (fault) refuse(*fault, from, x.size());
+  const auto fault =
+      core::decode_dense(message.bytes(), stamp(from, to, x.size()), x, add, said);
+  if (fault) refuse(message, from, *fault, x.size());
   if (said.sick) sick_ = true;
 }
 
@@ -201,14 +210,15 @@ void Courier::read_positions(const Message& message, int from, int to, Region re
 void Courier::read_words(const Message& message, int from, int to,
                          std::span<std::uint32_t> words) {
   core::Decoded said;
-  const auto fault = core::decode_dense(message, words_stamp(from, to, words.size()),
-                                        as_floats(words), /*add=*/false, said);
-  if (fault) refuse(*fault, from, words.size());
+  const auto fault =
+      core::decode_dense(message.bytes(), words_stamp(from, to, words.size()),
+                         as_floats(words), /*add=*/false, said);
+  if (fault) refuse(message, from, *fault, words.size());
   if (said.sick) sick_ = true;
 }
 
 void Courier::note_health(const Message& message) {
-  if (core::says_sick(message)) sick_ = true;
+  if (core::says_sick(message.bytes())) sick_ = true;
 }
 
 std::size_t Courier::limit(std::uint64_t most, std::uint64_t size) const {
@@ -240,34 +250,71 @@ core::Stamp Courier::words_stamp(int from, int to, std::uint64_t count) const {
   return marked;
 }
 
-void Courier::refuse(const core::Fault& fault, int from, std::uint64_t region_size) {
-  link_.abandon();
+void Courier::refuse(const Message& message, int from, const std::string& why) {
+  compare(message, from);
+  end(LinkError(from, why + where() + "."));
+}
+
+void Courier::refuse(const Message& message, int from, const core::Fault& fault,
+                     std::uint64_t region_size) {
   const std::string me = "rank " + std::to_string(rank());
   const std::string peer = "rank " + std::to_string(from);
+  compare(message, from);
   if (fault.kind == core::Fault::Kind::garbled)
-    throw LinkError(from, peer + " sent " + me + " what cannot be read: " + fault.str() +
-                              where() + ".");
-  if (fault.field != "fingerprint")
-    throw DisagreementError(
-        from, peer + " and " + me + " disagree: " + fault.str() + where() + ".");
-  const std::array<std::uint64_t, 4> mine = {config_, n_, k_, region_size};
-  std::string differs;
-  for (std::size_t part = 0; part < kParts.size(); ++part) {
-    const auto got = static_cast<std::uint16_t>(fault.got >> (16 * part));
-    const auto want = static_cast<std::uint16_t>(fault.want >> (16 * part));
-    if (got == want) continue;
-    if (!differs.empty()) differs += ", ";
-    differs += std::string(kParts[part]) + " is " + std::to_string(mine[part]) + " on " +
-               me + ", " + std::to_string(got) + " (low bits) on " + peer;
+    end(LinkError(from, peer + " sent " + me + " what cannot be read: " + fault.str() +
+                            where() + "."));
+  if (fault.field == "fingerprint")
+    disagree(from, "region size is " + std::to_string(region_size) + " on " + me +
+                       ", another on " + peer);
+  disagree(from, std::string(fault.field) + " is " + std::to_string(fault.want) + " on " +
+                     me + ", " + std::to_string(fault.got) + " on " + peer);
+}
+
+// A message may be longer than expected, or of another form, because its maker does another
+// thing, and its header says so. In a packet the first header comes after the lengths.
+void Courier::compare(const Message& message, int from) {
+  const std::span<const std::byte> bytes = message.bytes();
+  std::optional<core::Stamp> theirs;
+  for (std::size_t head = 0; head <= bytes.size() && !theirs; head += 8)
+    theirs = core::stamp_of(bytes.subspan(head));
+  if (!theirs) return;
+  const int maker = theirs->from < size() ? theirs->from : from;
+  const std::uint64_t want = stamp(maker, rank(), 0).fingerprint;
+  const std::array<std::string, 3> mine = {configuration_, std::to_string(n_),
+                                           std::to_string(k_)};
+  std::string differences;
+  for (std::size_t part = 0; part < mine.size(); ++part) {
+    const auto code = static_cast<std::uint16_t>(theirs->fingerprint >> (16 * part));
+    if (code == static_cast<std::uint16_t>(want >> (16 * part))) continue;
+    if (!differences.empty()) differences += "; ";
+    differences += std::string(kParts[part]) + " is " + mine[part] + " on rank " +
+                   std::to_string(rank()) + ", " +
+                   (part == 0 ? "another" : std::to_string(code) + " (low bits)") +
+                   " on rank " + std::to_string(maker);
   }
-  throw DisagreementError(from,
-                          peer + " and " + me + " disagree: " + differs + where() + ".");
+  if (!differences.empty()) disagree(maker, differences);
+}
+
+void Courier::disagree(int with, const std::string& differences) {
+  end(DisagreementError(with, "rank " + std::to_string(with) + " and rank " +
+                                  std::to_string(rank()) + " disagree: " + differences +
+                                  where() + "."));
+}
+
+// The others hear of it before they can see that this rank leaves.
+template <typename E>
+void Courier::end(const E& error) {
+  link_.fail(error);
+  link_.abandon();
+  throw error;
 }
 
 void Courier::wait(Pending message) {
   try {
     link_.wait(message);
   } catch (const DisagreementError&) {
+    throw;
+  } catch (const OverlongError&) {
     throw;
   } catch (const LinkError& error) {
     throw LinkError(error.peer(), error.what() + where() + ".");

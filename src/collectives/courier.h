@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/message.h"
 #include "core/wire.h"
 #include "topknot/collective.h"
 #include "topknot/compressor.h"
@@ -26,9 +27,6 @@ using core::Region;
 
 /// A rank, or another small number that is never negative, as the place in a vector.
 constexpr std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-
-/// A coded message. One that is coded for everyone may be passed on as it is.
-using Message = std::vector<std::byte>;
 
 class Courier {
  public:
@@ -112,6 +110,10 @@ class Courier {
   /// sender's health.
   void note_health(const Message& message);
 
+  /// Ends the job, on all ranks: rank `from` sent `message`, which cannot be read for the
+  /// reason `why`. Where its header says that the ranks disagree, that is the cause.
+  [[noreturn]] void refuse(const Message& message, int from, const std::string& why);
+
   /// The longest message that can hold `most` pairs of a region of `size`, in our format.
   std::size_t limit(std::uint64_t most, std::uint64_t size) const;
   /// The length of what code_dense() makes of `size` values.
@@ -124,14 +126,20 @@ class Courier {
  private:
   core::Stamp stamp(int from, int to, std::uint64_t region_size) const;
   core::Stamp words_stamp(int from, int to, std::uint64_t count) const;
-  [[noreturn]] void refuse(const core::Fault& fault, int from, std::uint64_t region_size);
+  [[noreturn]] void refuse(const Message& message, int from, const core::Fault& fault,
+                           std::uint64_t region_size);
+  [[noreturn]] void disagree(int with, const std::string& differences);
+  void compare(const Message& message, int from);
+  template <typename E>
+  [[noreturn]] void end(const E& error);
   void wait(Pending message);
   std::string where() const;
 
   Transport& link_;
   const std::string owner_;
+  std::string configuration_;  // the collective's name and parameters
   core::Format format_;
-  std::uint16_t config_ = 0;  // hash of the collective's name and parameters
+  std::uint16_t config_ = 0;  // hash of configuration_
 
   std::uint32_t step_ = 0;
   std::uint8_t phase_ = 0;
@@ -142,8 +150,12 @@ class Courier {
   bool folded_ = false;  // this rank's debt has the step's gradient in it
 
   Sparse positions_;  // where messages of positions alone are read to
+  struct Receive {
+    Pending pending;
+    Message message;
+  };
   std::deque<Pending> sends_;
-  std::vector<std::deque<Pending>> receives_;  // by rank of the sender
+  std::vector<std::deque<Receive>> receives_;  // by rank of the sender
 };
 
 }  // namespace topknot::collective

@@ -76,7 +76,7 @@ void Exchange::bruck(Courier& courier, std::size_t limit) {
     courier.start_send(courier.neighbour(bit), pack_);
     courier.finish_receive(from);
     courier.flush();
-    unpack(packed_, from, incoming);
+    unpack(courier, packed_, from, incoming);
   }
   for (int distance = 1; distance < ranks; ++distance)
     std::swap(received_[at(courier.neighbour(-distance))],

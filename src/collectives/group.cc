@@ -26,16 +26,29 @@ class Group final : public Transport {
     return link_.send(member(to), bytes);
   }
 
+  Pending send_shared(int to,
+                      std::shared_ptr<const std::vector<std::byte>> bytes) override {
+    return link_.send_shared(member(to), std::move(bytes));
+  }
+
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
     return link_.recv(member(from), into, limit);
   }
 
+  void fail(const LinkError& cause) noexcept override {
+    if (dynamic_cast<const DisagreementError*>(&cause) != nullptr)
+      return link_.fail(
+          seen_from_outside(static_cast<const DisagreementError&>(cause), members_));
+    link_.fail(seen_from_outside(cause, members_));
+  }
   void abandon() noexcept override { link_.abandon(); }
   void wait(Pending message) override {
     try {
       link_.wait(message);
     } catch (const DisagreementError& error) {
       throw DisagreementError(number_of(error.peer()), error.what());
+    } catch (const OverlongError& error) {
+      throw OverlongError(number_of(error.peer()), error.what());
     } catch (const LinkError& error) {
       throw LinkError(number_of(error.peer()), error.what());
     }

@@ -17,7 +17,8 @@ constexpr std::size_t packet_limit(std::size_t count, std::size_t limit) {
 
 void pack(std::span<const Message* const> messages, Message& packet);
 
-/// Throws LinkError when what rank `from` sent is not a packet of so many messages.
-void unpack(const Message& packet, int from, std::span<Message* const> messages);
+/// Refuses what rank `from` sent when it is not a packet of so many messages.
+void unpack(Courier& courier, const Message& packet, int from,
+            std::span<Message* const> messages);
 
 }  // namespace topknot::collective

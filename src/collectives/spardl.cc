@@ -224,7 +224,7 @@ class SparDL final : public Collective {
     pack(outgoing_, pack_);
     courier_.start_send(to, pack_);
     courier_.finish_receive(from);
-    unpack(packed_, from, incoming_);
+    unpack(courier_, packed_, from, incoming_);
     for (int i = 0; i < count; ++i) {
       const std::size_t block = at(inside_.member(i));
       courier_.read(in_[at(i)], from, courier_.rank(), regions_[block], quota_, theirs_);

@@ -57,7 +57,7 @@ void TeamGather::pass_round(Courier& courier, const Team& team,
     pack(outgoing, pack_);
     courier.start_send(team.rank(team.member(-gap)), pack_);
     courier.finish_receive(from);
-    unpack(packed_, from, incoming);
+    unpack(courier, packed_, from, incoming);
     courier.flush();
   }
 }

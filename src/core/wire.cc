@@ -244,6 +244,14 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
   return std::nullopt;
 }
 
+std::optional<Stamp> stamp_of(std::span<const std::byte> message) {
+  if (message.size() < kHeaderBytes) return std::nullopt;
+  const auto header = wire::load<Header>(message.data());
+  if (header.magic != kMagic || header.version != kVersion) return std::nullopt;
+  return Stamp{header.phase,       header.attempt, header.step,
+               header.fingerprint, header.from,    header.to};
+}
+
 bool says_sick(std::span<const std::byte> message) {
   if (message.size() < kHeaderBytes) return false;
   const auto header = wire::load<Header>(message.data());

@@ -109,6 +109,9 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
                                   const Stamp& expected, std::span<float> dense, bool add,
                                   Decoded& said);
 
+/// The stamp of a message, or of what its first bytes are; nothing where it has none.
+std::optional<Stamp> stamp_of(std::span<const std::byte> message);
+
 /// Whether a message says that its sender is sick; false for what is not a message.
 bool says_sick(std::span<const std::byte> message);
 

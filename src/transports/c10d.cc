@@ -21,12 +21,12 @@
 // their own. python/tests/test_link.py holds it to that.
 //
 // Deadlines are kept here, for a wait of Gloo's that runs out of time closes every
-// connection. A peer whose connection breaks is known at once to its listener. Shortly
-// before its deadline a rank says whom it misses, and whoever gives up says whom it lost, so
-// that all name the rank that is to blame and not the one that they happened to wait for.
+// connection. A peer whose connection breaks is known at once to its listener. What ended the
+// job the ranks agree on by FailureAgreement, whose control messages are frames; listeners
+// answer for a rank that computes.
 //
-// Received bytes come into memory of the office's and are handed over by wait(). What is
-// being sent is the caller's, and who goes on after a LinkError keeps it.
+// Received bytes come into memory of the office's and are handed over by wait(). Gloo lets go
+// of what is being sent when its Work is destroyed, so abandon() is all that memory needs.
 
 #include "transports/c10d.h"
 
@@ -50,23 +50,25 @@ class C10d final : public Transport {
   C10d(std::shared_ptr<Office> office, std::uint64_t channel)
       : office_(std::move(office)), channel_(channel) {}
 
-  ~C10d() override {
-    std::vector<std::shared_ptr<Letter>> open;
-    for (auto& [id, letter] : letters_) open.push_back(letter);
-    office_->withdraw(channel_, open);
-  }
+  ~C10d() override { abandon(); }
+  C10d(const C10d&) = delete;
+  C10d& operator=(const C10d&) = delete;
 
   int rank() const noexcept override { return office_->rank(); }
   int size() const noexcept override { return office_->size(); }
 
   Pending send(int to, std::span<const std::byte> bytes) override {
-    auto letter = new_letter(to);
-    letter->is_send = true;
-    office_->start(channel_, *letter, bytes);
-    return keep(std::move(letter));
+    return start(to, bytes, nullptr);
+  }
+
+  Pending send_shared(int to,
+                      std::shared_ptr<const std::vector<std::byte>> bytes) override {
+    const std::span<const std::byte> view = *bytes;
+    return start(to, view, std::move(bytes));
   }
 
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
+    require_alive();
     auto letter = new_letter(from);
     letter->into = &into;
     letter->limit = limit;
@@ -78,22 +80,41 @@ class C10d final : public Transport {
 
   void wait(Pending message) override {
     const auto found = letters_.find(static_cast<std::uint64_t>(message));
-    if (found == letters_.end())
+    if (found == letters_.end()) {
+      require_alive();
       throw ContractError("A message was waited for that is not under way.");
+    }
     const std::shared_ptr<Letter> letter = std::move(found->second);
     letters_.erase(found);
-    const auto deadline = deadline_from_now();
-    if (letter->is_send) {
-      if (letter->frame) office_->await(letter->frame, letter->peer, deadline);
-    } else {
-      office_->await_frame(*letter, deadline);
-      if (letter->too_long != 0) refuse(*letter);
+    try {
+      if (!letter->is_send)
+        office_->await_frame(*letter);
+      else if (letter->frame)
+        office_->await(letter->frame, letter->peer, letter->peer);
+      if (letter->rest) office_->await(letter->rest, letter->peer, letter->peer);
+    } catch (const LinkError&) {
+      abandon();
+      office_->withdraw(channel_, {letter});
+      throw;
     }
-    if (letter->rest) office_->await(letter->rest, letter->peer, deadline);
     if (!letter->is_send) *letter->into = std::move(letter->bytes);
+    if (letter->too_long != 0) refuse(*letter);
+  }
+
+  void fail(const LinkError& cause) noexcept override {
+    office_->agreement().fail(Failure::of(cause));
+  }
+
+  void abandon() noexcept override {
+    std::vector<std::shared_ptr<Letter>> open;
+    for (auto& [id, letter] : letters_) open.push_back(std::move(letter));
+    letters_.clear();
+    if (!open.empty()) abandoned_ = true;
+    office_->withdraw(channel_, open);
   }
 
   bool allreduce(std::span<float> x) override {
+    require_alive();
     const int next = (rank() + 1) % size();
     Work work;
     office_->guarded(next, [&] {
@@ -101,7 +122,7 @@ class C10d final : public Transport {
           at::from_blob(x.data(), {static_cast<std::int64_t>(x.size())}, at::kFloat)};
       work = office_->backend().allreduce(tensors);
     });
-    office_->await(work, next, deadline_from_now());
+    office_->await(work, next, FailureAgreement::kEveryone);
     return true;
   }
 
@@ -135,20 +156,31 @@ class C10d final : public Transport {
     return static_cast<Pending>(last_id_);
   }
 
-  Clock::time_point deadline_from_now() const {
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                              std::chrono::duration<double>(office_->timeout()));
+  Pending start(int to, std::span<const std::byte> bytes,
+                std::shared_ptr<const std::vector<std::byte>> shared) {
+    require_alive();
+    auto letter = new_letter(to);
+    letter->is_send = true;
+    letter->shared = std::move(shared);
+    office_->start(channel_, *letter, bytes);
+    return keep(std::move(letter));
+  }
+
+  void require_alive() const {
+    office_->require_alive();
+    if (abandoned_) throw LinkError(rank(), "this channel has been given up");
   }
 
   [[noreturn]] void refuse(const Letter& letter) const {
-    office_->fail(letter.peer,
-                  "rank " + std::to_string(letter.peer) + " sent a message of " +
-                      std::to_string(letter.too_long) + " bytes where at most " +
-                      std::to_string(letter.limit) + " were expected");
+    throw OverlongError(letter.peer,
+                        "rank " + std::to_string(letter.peer) + " sent a message of " +
+                            std::to_string(letter.too_long) + " bytes where at most " +
+                            std::to_string(letter.limit) + " were expected");
   }
 
   const std::shared_ptr<Office> office_;
   const std::uint64_t channel_;
+  bool abandoned_ = false;
   std::uint64_t last_id_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<Letter>> letters_;
 };

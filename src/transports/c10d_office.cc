@@ -18,7 +18,8 @@ using Kind = Header::Kind;
 constexpr int kFrameTag = 0;
 constexpr std::uint32_t kRestTags = 4096;  // from 1 on; more rests at once share tags
 constexpr std::size_t kEager = std::size_t{64} << 10;
-constexpr double kGrace = 0.1;  // of the timeout: for others to say whom they miss
+// Between a rank's end and the blame for it, for word of the cause to come first.
+constexpr std::chrono::milliseconds kForTheCause{200};
 constexpr std::chrono::milliseconds kForEver{std::int64_t{1} << 40};
 
 at::Tensor tensor_over(const std::byte* bytes, std::size_t size) {
@@ -50,32 +51,38 @@ std::string reason_of(const std::exception& error) {
 
 Office::Office(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
                const LinkOptions& options)
-    : timeout_(options.timeout),
-      hosts_(std::move(hosts)),
+    : hosts_(std::move(hosts)),
       group_(std::move(group)),
       backend_(group_->getBackend(c10::DeviceType::CPU)),
       rank_(backend_->getRank()),
       size_(backend_->getSize()),
       gone_(static_cast<std::size_t>(size_)),
-      suspects_(static_cast<std::size_t>(size_), -1),
       next_tag_(static_cast<std::size_t>(size_)),
-      desks_(static_cast<std::size_t>(size_)) {
+      desks_(static_cast<std::size_t>(size_)),
+      agreement_(rank_, size_, options.timeout,
+                 {[this](int to, const Bytes& message) { post_control(to, message); },
+                  [this] { wake_all(); }}) {
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_) offer_frames(peer);
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_)
       desks_[at(peer)].listener = std::thread([this, peer] { listen(peer); });
+  deadlines_ = std::thread([this] { keep_deadlines(); });
 }
 
 Office::~Office() {
   {
     const std::scoped_lock lock(mutex_);
     closing_ = true;
-    if (!lost_) tell_all({.kind = Kind::goodbye});
+    if (!agreement_.failed())
+      for (int peer = 0; peer < size_; ++peer)
+        if (peer != rank_) post(peer, {.kind = Kind::goodbye}, {});
     for (Desk& desk : desks_)
       for (Work& work : desk.offers)
         if (work) wake(*work);
   }
+  changed_.notify_all();
+  deadlines_.join();
   for (Desk& desk : desks_)
     if (desk.listener.joinable()) desk.listener.join();
 }
@@ -114,46 +121,39 @@ void Office::want(std::uint64_t channel, const std::shared_ptr<Letter>& letter) 
   }
 }
 
-void Office::await_frame(const Letter& letter, Clock::time_point deadline) {
+void Office::await_frame(const Letter& letter) {
   std::unique_lock lock(mutex_);
-  const auto is_decided = [&] {
-    return letter.matched || lost_ || gone_[at(letter.peer)];
-  };
-  const auto grace = std::chrono::duration<double>(kGrace * timeout_);
-  const auto soon = deadline - std::chrono::duration_cast<Clock::duration>(grace);
-  if (!changed_.wait_until(lock, soon, is_decided)) {
-    tell_all({.kind = Kind::suspicion, .lost = letter.peer});
-    changed_.wait_until(lock, deadline, is_decided);
-  }
   if (letter.matched) return;
-  if (!lost_ && !gone_[at(letter.peer)]) {
-    const int culprit = behind(letter.peer);
-    condemn(culprit, silence_of(culprit));
-  }
-  give_up(lock, letter.peer);
+  const FailureAgreement::Wait wait(agreement_, letter.peer);
+  changed_.wait(lock, [&] {
+    return letter.matched || agreement_.failed() || gone_[at(letter.peer)];
+  });
+  if (letter.matched) return;
+  lock.unlock();
+  lose(letter.peer, "");
 }
 
-void Office::await(const Work& work, int peer, Clock::time_point deadline) {
+void Office::await(const Work& work, int peer, int whom) {
+  require_alive();
   {
-    std::unique_lock lock(mutex_);
-    if (lost_) give_up(lock, peer);
+    const std::scoped_lock lock(mutex_);
     waited_for_.insert(work.get());
   }
-  using std::chrono::milliseconds;
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   bool done = false;
   std::string why;
-  try {
-    done = work->wait(std::max(left, milliseconds(1)));
-  } catch (const std::exception& error) {
-    why = reason_of(error);
+  {
+    const FailureAgreement::Wait wait(agreement_, whom);
+    if (!agreement_.failed()) try {
+        done = work->wait(kForEver);
+      } catch (const std::exception& error) {
+        why = reason_of(error);
+      }
   }
-  std::unique_lock lock(mutex_);
-  waited_for_.erase(work.get());
-  if (done) return;
-  if (!lost_)
-    condemn(peer, Clock::now() >= deadline ? silence_of(peer) : parting_of(peer, why));
-  give_up(lock, peer);
+  {
+    const std::scoped_lock lock(mutex_);
+    waited_for_.erase(work.get());
+  }
+  if (!done) lose(peer, parting_of(peer, why));
 }
 
 void Office::withdraw(std::uint64_t channel,
@@ -163,19 +163,45 @@ void Office::withdraw(std::uint64_t channel,
     if (!letter->is_send) std::erase(lanes_[{channel, letter->peer}].wanted, letter);
 }
 
-void Office::fail(int peer, const std::string& sentence) {
-  std::unique_lock lock(mutex_);
-  if (!lost_) condemn(peer, sentence);
-  give_up(lock, peer);
+// The job ends for the cause that another rank has told of, else because of the rank that
+// went first, whoever was being waited for.
+void Office::lose(int peer, const std::string& sentence) {
+  Failure failure{peer, sentence};
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kForTheCause, [&] { return agreement_.failed(); });
+    const int first = first_gone_.value_or(peer);
+    if (gone_[at(first)]) failure = {first, *gone_[at(first)]};
+  }
+  agreement_.fail(std::move(failure));
+  agreement_.failure().raise();
 }
 
 std::string Office::parting_of(int peer, const std::string& why) {
   return "rank " + std::to_string(peer) + " has gone" + (why.empty() ? "" : ": " + why);
 }
 
-std::string Office::silence_of(int peer) const {
-  return "rank " + std::to_string(peer) + " has been silent for " +
-         core::shortest(timeout_) + " s";
+// Deadlines are missed by no more than the pause between two looks.
+void Office::keep_deadlines() {
+  const auto pause = std::min<Clock::duration>(agreement_.answer_time() / 8,
+                                               std::chrono::milliseconds(100));
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, pause, [&] { return closing_; })) {
+    lock.unlock();
+    agreement_.check(Clock::now());
+    lock.lock();
+  }
+}
+
+void Office::post_control(int peer, const Bytes& message) {
+  const std::scoped_lock lock(mutex_);
+  post(peer, {.length = message.size(), .kind = Kind::control}, message);
+}
+
+void Office::wake_all() {
+  const std::scoped_lock lock(mutex_);
+  for (c10d::Work* work : waited_for_) wake(*work);
+  changed_.notify_all();
 }
 
 Work Office::post_send(int peer, std::span<const std::byte> bytes, int tag) {
@@ -204,10 +230,25 @@ void Office::listen(int peer) {
     for (std::size_t i = 0;; i = (i + 1) % kFramesOnOffer) {
       const Work offer = desk.offers[i];
       const bool came = offer->wait(kForEver);
-      const std::scoped_lock lock(mutex_);
-      if (closing_ || !came) return;
-      read(peer, desk.frames[i]);
-      desk.offers[i] = post_receive(peer, desk.frames[i], kFrameTag);
+      Bytes control;
+      {
+        const std::scoped_lock lock(mutex_);
+        if (closing_ || !came) return;
+        const Bytes& frame = desk.frames[i];
+        Header header;
+        std::memcpy(&header, frame.data(), sizeof(Header));
+        if (header.kind == Kind::control) {
+          const auto length =
+              std::min<std::uint64_t>(header.length, FailureAgreement::kMostBytes);
+          control.assign(
+              frame.begin() + sizeof(Header),
+              frame.begin() + static_cast<std::ptrdiff_t>(sizeof(Header) + length));
+        } else {
+          read(peer, header, frame);
+        }
+        desk.offers[i] = post_receive(peer, desk.frames[i], kFrameTag);
+      }
+      if (!control.empty()) agreement_.receive(peer, control);
     }
   } catch (const std::exception& error) {
     const std::scoped_lock lock(mutex_);
@@ -219,21 +260,7 @@ void Office::listen(int peer) {
 
 // ---- with the mutex held
 
-void Office::read(int peer, const Bytes& frame) {
-  Header header;
-  std::memcpy(&header, frame.data(), sizeof(Header));
-  if (header.kind == Kind::obituary) {
-    if (!lost_ && header.lost >= 0 && header.lost < size_)
-      condemn(header.lost,
-              "rank " + std::to_string(header.lost) + " was lost, says rank " +
-                  std::to_string(peer),
-              /*tell=*/false);
-    return;
-  }
-  if (header.kind == Kind::suspicion) {
-    suspects_[at(peer)] = header.lost;
-    return;
-  }
+void Office::read(int peer, const Header& header, const Bytes& frame) {
   if (header.kind == Kind::goodbye) {
     desks_[at(peer)].said_goodbye = true;
     return;
@@ -258,6 +285,8 @@ void Office::hand_over(Letter& letter, const Header& header,
                        std::span<const std::byte> bytes) {
   if (header.length > letter.limit) {
     letter.too_long = header.length;
+    const auto first = bytes.first(std::min(bytes.size(), letter.limit));
+    letter.bytes.assign(first.begin(), first.end());
   } else {
     letter.bytes.resize(header.length);
     std::copy(bytes.begin(), bytes.end(), letter.bytes.begin());
@@ -269,44 +298,15 @@ void Office::hand_over(Letter& letter, const Header& header,
   letter.matched = true;
 }
 
-// A rank that is silent because it misses another one is not to blame.
-int Office::behind(int peer) const {
-  int culprit = peer;
-  for (int hop = 0; hop < size_; ++hop) {
-    const int next = suspects_[at(culprit)];
-    if (next < 0 || next >= size_ || next == rank_) break;
-    culprit = next;
-  }
-  return culprit;
-}
-
-void Office::condemn(int peer, std::string sentence, bool tell) {
-  lost_ = {peer, std::move(sentence)};
-  for (c10d::Work* work : waited_for_) wake(*work);
-  changed_.notify_all();
-  if (tell) tell_all({.kind = Kind::obituary, .lost = peer});
-}
-
 // Nobody waits for these to arrive: who does not get one finds out by itself.
-void Office::tell_all(const Header& news) {
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_ || gone_[at(peer)]) continue;
-    farewells_.push_back({framed(news, {}), {}});
-    try {
-      farewells_.back().second = post_send(peer, farewells_.back().first, kFrameTag);
-    } catch (const std::exception&) {
-      gone_[at(peer)] = parting_of(peer, "");
-    }
+void Office::post(int peer, const Header& header, std::span<const std::byte> bytes) {
+  if (gone_[at(peer)]) return;
+  posted_.push_back({framed(header, bytes), {}});
+  try {
+    posted_.back().second = post_send(peer, posted_.back().first, kFrameTag);
+  } catch (const std::exception&) {
+    gone_[at(peer)] = parting_of(peer, "");
   }
-}
-
-// The rank that went first is to blame, whoever was being waited for.
-void Office::give_up(std::unique_lock<std::mutex>&, int peer) {
-  if (!lost_) {
-    const int culprit = first_gone_.value_or(peer);
-    condemn(culprit, *gone_[at(culprit)]);
-  }
-  throw LinkError(lost_->peer, lost_->sentence);
 }
 
 }  // namespace topknot::c10d_link

@@ -21,22 +21,24 @@
 #include <vector>
 
 #include "transports/c10d.h"
+#include "transports/failure_agreement.h"
 
 namespace topknot::c10d_link {
 
 using Bytes = std::vector<std::byte>;
-using Clock = std::chrono::steady_clock;
+using transports::Failure;
+using transports::FailureAgreement;
+using Clock = FailureAgreement::Clock;
 using Work = c10::intrusive_ptr<c10d::Work>;
 
 /// What opens a frame.
 struct Header {
-  enum class Kind : std::uint32_t { data, suspicion, obituary, goodbye };
+  enum class Kind : std::uint32_t { data, control, goodbye };
   std::uint64_t channel = 0;
   std::uint64_t length = 0;  ///< of the whole message
   Kind kind = Kind::data;
   std::uint32_t rest_tag = 0;  ///< 0: there is no rest
-  std::int32_t lost = -1;      ///< of a suspicion or an obituary: whose
-  std::uint32_t reserved = 0;
+  std::uint64_t reserved = 0;
 };
 static_assert(sizeof(Header) == 32);
 
@@ -44,7 +46,8 @@ static_assert(sizeof(Header) == 32);
 struct Letter {
   int peer = 0;
   bool is_send = false;
-  Bytes bytes;  ///< a send's frame, or what was received
+  std::shared_ptr<const Bytes> shared;  ///< of a send: what the rest is a part of
+  Bytes bytes;                          ///< a send's frame, or what was received
   std::vector<std::byte>* into = nullptr;
   std::size_t limit = 0;
   std::size_t too_long = 0;  ///< the length that broke the limit, if one did
@@ -57,7 +60,8 @@ struct Letter {
 std::string reason_of(const std::exception& error);
 
 /// Used by any number of channels and threads. What fails throws LinkError, and from then on
-/// every wait of every channel does.
+/// every wait of every channel does. A thread of its own keeps the deadlines, for a wait of
+/// Gloo's can be ended by another thread but not by the clock without harm.
 class Office {
  public:
   Office(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
@@ -69,7 +73,7 @@ class Office {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
-  double timeout() const noexcept { return timeout_; }
+  FailureAgreement& agreement() noexcept { return agreement_; }
   const std::vector<int>& hosts() const noexcept { return hosts_; }
   c10d::Backend& backend() noexcept { return *backend_; }
 
@@ -79,15 +83,19 @@ class Office {
   void want(std::uint64_t channel, const std::shared_ptr<Letter>& letter);
 
   /// Returns when the letter's frame is here, and what is known of its rest.
-  void await_frame(const Letter& letter, Clock::time_point deadline);
-  /// Waits until Gloo has done with `work`, which has to do with `peer`.
-  void await(const Work& work, int peer, Clock::time_point deadline);
+  void await_frame(const Letter& letter);
+  /// Waits until Gloo has done with `work`, for which this rank waits for `whom`. Where the
+  /// connection breaks, `peer` is the rank that has gone.
+  void await(const Work& work, int peer, int whom);
 
   /// The owner of these letters goes away: no peer's bytes may come into them any more.
   void withdraw(std::uint64_t channel,
                 const std::vector<std::shared_ptr<Letter>>& letters);
 
-  [[noreturn]] void fail(int peer, const std::string& sentence);
+  /// Throws what has ended the job, if anything has.
+  void require_alive() const {
+    if (agreement_.failed()) agreement_.failure().raise();
+  }
 
   /// Throws what `call` of Gloo's throws as the loss of `peer`.
   template <typename Call>
@@ -95,7 +103,7 @@ class Office {
     try {
       call();
     } catch (const std::exception& error) {
-      fail(peer, parting_of(peer, reason_of(error)));
+      lose(peer, parting_of(peer, reason_of(error)));
     }
   }
 
@@ -115,30 +123,24 @@ class Office {
     std::deque<std::pair<Header, Bytes>> arrived;
     std::deque<std::shared_ptr<Letter>> wanted;
   };
-  struct Loss {
-    int peer;
-    std::string sentence;
-  };
-
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   static std::string parting_of(int peer, const std::string& why);
-  std::string silence_of(int peer) const;
 
   Work post_send(int peer, std::span<const std::byte> bytes, int tag);
   Work post_receive(int peer, std::span<std::byte> bytes, int tag);
   void offer_frames(int peer);
   void listen(int peer);
+  void keep_deadlines();
+  void post_control(int peer, const Bytes& message);
+  void wake_all();
+  [[noreturn]] void lose(int peer, const std::string& sentence);
 
   // With the mutex held:
-  void read(int peer, const Bytes& frame);
+  void read(int peer, const Header& header, const Bytes& frame);
   void take(int peer, const Header& header, std::span<const std::byte> bytes);
   void hand_over(Letter& letter, const Header& header, std::span<const std::byte> bytes);
-  int behind(int peer) const;
-  void condemn(int peer, std::string sentence, bool tell = true);
-  void tell_all(const Header& news);
-  [[noreturn]] void give_up(std::unique_lock<std::mutex>&, int peer);
+  void post(int peer, const Header& header, std::span<const std::byte> bytes);
 
-  const double timeout_;
   const std::vector<int> hosts_;
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
   const c10::intrusive_ptr<c10d::Backend> backend_;
@@ -148,15 +150,15 @@ class Office {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
-  std::optional<Loss> lost_;                      // why every wait fails
   std::vector<std::optional<std::string>> gone_;  // by rank: how its connection broke
   std::optional<int> first_gone_;
-  std::vector<int> suspects_;  // by rank: whom it misses, or -1
   std::map<std::pair<std::uint64_t, int>, Lane> lanes_;
   std::vector<std::uint32_t> next_tag_;  // by rank of the receiver
   std::set<c10d::Work*> waited_for_;
-  std::deque<std::pair<Bytes, Work>> farewells_;
+  std::deque<std::pair<Bytes, Work>> posted_;  // control messages and farewells
   std::vector<Desk> desks_;
+  FailureAgreement agreement_;
+  std::thread deadlines_;
 };
 
 }  // namespace topknot::c10d_link

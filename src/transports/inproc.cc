@@ -10,7 +10,11 @@
 //
 // A rank that goes away (its last channel is destroyed, for instance by an exception)
 // closes its lanes. Whoever waits for it is told at once rather than at the deadline.
+//
+// What ended the job the ranks agree on by FailureAgreement. Its control messages are calls:
+// the asking thread runs the other rank's answer.
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -23,11 +27,14 @@
 
 #include "topknot/error.h"
 #include "topknot/transports.h"
+#include "transports/failure_agreement.h"
 
 namespace topknot {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using transports::Failure;
+using transports::FailureAgreement;
+using Clock = FailureAgreement::Clock;
 
 /// One message as one side sees it. Guarded by its lane's mutex.
 struct Letter {
@@ -47,11 +54,9 @@ struct Lane {
   bool closed = false;                         // one of its two ranks has gone
 
   void deliver(Letter& from, Letter& to) {
-    if (from.bytes.size() > to.limit) {
-      to.too_long = from.bytes.size();
-    } else {
-      to.into->assign(from.bytes.begin(), from.bytes.end());
-    }
+    if (from.bytes.size() > to.limit) to.too_long = from.bytes.size();
+    const auto bytes = from.bytes.first(std::min(from.bytes.size(), to.limit));
+    to.into->assign(bytes.begin(), bytes.end());
     from.done = to.done = true;
     changed.notify_all();
   }
@@ -68,9 +73,21 @@ struct Lane {
 /// The lanes of all channels between the ranks of one make_inproc().
 class Hub {
  public:
-  explicit Hub(int size) : size_(size), closed_(static_cast<std::size_t>(size)) {}
+  Hub(int size, double timeout) : size_(size), closed_(static_cast<std::size_t>(size)) {
+    for (int rank = 0; rank < size; ++rank)
+      agreements_.push_back(std::make_unique<FailureAgreement>(
+          rank, size, timeout,
+          FailureAgreement::Network{
+              [this, rank](int to, const FailureAgreement::Bytes& message) {
+                agreement(to).receive(rank, message);
+              },
+              [this, rank] { wake(rank); }}));
+  }
 
   int size() const noexcept { return size_; }
+  FailureAgreement& agreement(int rank) {
+    return *agreements_[static_cast<std::size_t>(rank)];
+  }
 
   Lane& lane(const std::vector<int>& channel, int from, int to) {
     const std::scoped_lock lock(mutex_);
@@ -90,23 +107,35 @@ class Hub {
   void leave(int rank) {
     const std::scoped_lock lock(mutex_);
     closed_[static_cast<std::size_t>(rank)] = true;
+    for_lanes_of(rank, [](Lane& lane) { lane.closed = true; });
+  }
+
+ private:
+  // Lets `rank`, wherever it waits, look again.
+  void wake(int rank) {
+    const std::scoped_lock lock(mutex_);
+    for_lanes_of(rank, [](Lane&) {});
+  }
+
+  template <typename Change>
+  void for_lanes_of(int rank, Change change) {
     for (auto& [channel, lanes] : channels_) {
       for (std::size_t i = 0; i < lanes.size(); ++i) {
         const auto from = static_cast<int>(i) / size_;
         const auto to = static_cast<int>(i) % size_;
         if (!lanes[i] || (from != rank && to != rank)) continue;
         const std::scoped_lock lane_lock(lanes[i]->mutex);
-        lanes[i]->closed = true;
+        change(*lanes[i]);
         lanes[i]->changed.notify_all();
       }
     }
   }
 
- private:
   const int size_;
   std::mutex mutex_;
   std::vector<bool> closed_;
   std::map<std::vector<int>, std::vector<std::unique_ptr<Lane>>> channels_;
+  std::vector<std::unique_ptr<FailureAgreement>> agreements_;  // by rank
 };
 
 /// A rank's presence: when the last of its channels is gone, so is the rank.
@@ -127,8 +156,10 @@ class Seat {
 
 class Inproc final : public Transport {
  public:
-  Inproc(std::shared_ptr<Seat> seat, std::vector<int> path, const LinkOptions& options)
-      : seat_(std::move(seat)), path_(std::move(path)), options_(options) {
+  Inproc(std::shared_ptr<Seat> seat, std::vector<int> path)
+      : seat_(std::move(seat)),
+        path_(std::move(path)),
+        agreement_(seat_->hub().agreement(seat_->rank())) {
     for (int peer = 0; peer < size(); ++peer) {
       to_.push_back(&seat_->hub().lane(path_, rank(), peer));
       from_.push_back(&seat_->hub().lane(path_, peer, rank()));
@@ -178,18 +209,24 @@ class Inproc final : public Transport {
     const auto [lane, letter, peer] = std::move(found->second);
     under_way_.erase(found);
 
-    const auto deadline =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                           std::chrono::duration<double>(options_.timeout));
     std::unique_lock lock(lane->mutex);
-    const bool settled = lane->changed.wait_until(
-        lock, deadline, [&] { return letter->done || lane->closed; });
-    if (letter->done && letter->too_long == 0) return;
-    lane->withdraw(letter);
-    const std::string sentence = complaint(*letter, peer, settled);
-    lock.unlock();
-    abandon();
-    throw LinkError(peer, sentence);
+    if (!letter->done) await(lock, *lane, *letter, peer);
+    if (!letter->done) {
+      lane->withdraw(letter);
+      lock.unlock();
+      agreement_.fail(parting_of(peer));
+      abandon();
+      agreement_.failure().raise();
+    }
+    if (letter->too_long != 0)
+      throw OverlongError(peer, "rank " + std::to_string(peer) + " sent a message of " +
+                                    std::to_string(letter->too_long) +
+                                    " bytes where at most " +
+                                    std::to_string(letter->limit) + " were expected");
+  }
+
+  void fail(const LinkError& cause) noexcept override {
+    agreement_.fail(Failure::of(cause));
   }
 
   // Messages nobody will wait for: the channel is dead, and whoever sees the error is about
@@ -211,7 +248,7 @@ class Inproc final : public Transport {
   std::unique_ptr<Transport> channel(int id) override {
     std::vector<int> path = path_;
     path.push_back(id);
-    return std::make_unique<Inproc>(seat_, std::move(path), options_);
+    return std::make_unique<Inproc>(seat_, std::move(path));
   }
 
   ~Inproc() override { abandon(); }
@@ -231,18 +268,32 @@ class Inproc final : public Transport {
     return id;
   }
 
-  std::string complaint(const Letter& letter, int peer, bool settled) const {
-    const std::string who = "rank " + std::to_string(peer);
-    if (letter.too_long != 0)
-      return who + " sent " + std::to_string(letter.too_long) + " bytes where at most " +
-             std::to_string(letter.limit) + " were expected";
-    if (settled) return who + " has left the job";
-    return who + " has been silent for " + std::to_string(options_.timeout) + " s";
+  // Why `peer` has left: for what it has heard of, which may not have come here yet, or for
+  // a reason of its own.
+  Failure parting_of(int peer) const {
+    const FailureAgreement& theirs = seat_->hub().agreement(peer);
+    if (theirs.failed()) return theirs.failure();
+    return {peer, "rank " + std::to_string(peer) + " has left the job"};
+  }
+
+  // Returns when the letter is done or cannot be any more. Holds the lock at the end.
+  void await(std::unique_lock<std::mutex>& lock, Lane& lane, const Letter& letter,
+             int peer) {
+    const FailureAgreement::Wait wait(agreement_, peer);
+    const auto is_over = [&] {
+      return letter.done || lane.closed || agreement_.failed();
+    };
+    auto look_at = wait.deadline();
+    while (!lane.changed.wait_until(lock, look_at, is_over)) {
+      lock.unlock();
+      look_at = agreement_.check(Clock::now());
+      lock.lock();
+    }
   }
 
   std::shared_ptr<Seat> seat_;
   const std::vector<int> path_;  // the ids that led here from the first channel
-  const LinkOptions options_;
+  FailureAgreement& agreement_;
   std::vector<Lane*> to_;    // by rank of the receiver
   std::vector<Lane*> from_;  // by rank of the sender
   std::map<Pending, UnderWay> under_way_;
@@ -255,11 +306,11 @@ std::vector<std::unique_ptr<Transport>> make_inproc(int size,
                                                     const LinkOptions& options) {
   if (size < 1)
     throw ConfigError("A job has at least 1 rank, not " + std::to_string(size) + ".");
-  auto hub = std::make_shared<Hub>(size);
+  auto hub = std::make_shared<Hub>(size, options.timeout);
   std::vector<std::unique_ptr<Transport>> ranks;
   for (int rank = 0; rank < size; ++rank)
-    ranks.push_back(std::make_unique<Inproc>(std::make_shared<Seat>(hub, rank),
-                                             std::vector<int>{}, options));
+    ranks.push_back(
+        std::make_unique<Inproc>(std::make_shared<Seat>(hub, rank), std::vector<int>{}));
   return ranks;
 }
 

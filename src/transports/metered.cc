@@ -30,10 +30,19 @@ class Metered final : public Transport {
     return message;
   }
 
+  Pending send_shared(int to,
+                      std::shared_ptr<const std::vector<std::byte>> bytes) override {
+    const std::size_t size = bytes->size();
+    const Pending message = link_->send_shared(to, std::move(bytes));
+    count(to, size, 1);
+    return message;
+  }
+
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
     return link_->recv(from, into, limit);
   }
 
+  void fail(const LinkError& cause) noexcept override { link_->fail(cause); }
   void abandon() noexcept override { link_->abandon(); }
   void wait(Pending message) override {
     // Counts also when wait() throws: the time until a deadline was spent all the same.

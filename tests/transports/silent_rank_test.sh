@@ -8,12 +8,12 @@
 set -u
 program=$1
 shift
-sentence='blames rank 3 after [2-9]\.[0-9] s: rank 3 has been silent for 2 s (.*channel 0.*)'
+sentence='blames rank 3 after [1-9]\.[0-9] s: rank 3 has been silent for 1 s'
 status=0
 for job in 'speak receive' 'speak send' 'speak channel' \
   'stop receive' 'stop send' 'stop channel' 'sleep receive'; do
   # shellcheck disable=SC2086
-  said=$(timeout -k 5 60 "$@" "$program" $job 2 2>/dev/null)
+  said=$(timeout -k 5 60 "$@" "$program" $job 1 2>/dev/null)
   code=$?
   blames=$(echo "$said" | grep -c "$sentence")
   left=$(echo "$said" | grep -c '^left$')

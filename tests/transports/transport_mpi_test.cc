@@ -297,20 +297,23 @@ TEST(Mpi, RefusesMoreThanTheLimitAndIsDeadThen) {
     std::size_t size, limit;
     const char* said;
   };
-  for (const Case& c : {Case{1, 0, "of 1 bytes"}, Case{63, 62, "of 63 bytes"},
-                        Case{65, 64, "of 65 bytes"}, Case{130, 129, "of 130 bytes"},
-                        Case{130, 100, "of at least 128 bytes"}}) {
+  for (const Case& c :
+       {Case{1, 0, "of 1 bytes"}, Case{63, 62, "of 63 bytes"},
+        Case{65, 64, "of 65 bytes"}, Case{130, 129, "of 130 bytes"},
+        Case{130, 100, "of at least 128 bytes"}, Case{10, 3, "of 10 bytes"}}) {
     const auto link = fresh(64);
     const int from = previous(*link);
-    const Bytes mine(c.size, std::byte{1});
+    const Bytes mine = pattern(link->rank(), 0, 0, c.size);
     Bytes theirs;
     const Pending send = link->send(next(*link), mine);
     const Pending receive = link->recv(from, theirs, c.limit);
-    const std::string sentence = sentence_of<LinkError>([&] { link->wait(receive); });
+    const std::string sentence = sentence_of<OverlongError>([&] { link->wait(receive); });
     EXPECT_TRUE(contains(sentence, "rank " + std::to_string(from) + " sent")) << sentence;
     EXPECT_TRUE(contains(sentence, c.said)) << sentence;
     EXPECT_TRUE(contains(sentence, "at most " + std::to_string(c.limit))) << sentence;
-    EXPECT_TRUE(theirs.empty());
+    Bytes first = pattern(from, 0, 0, c.size);
+    first.resize(c.limit);
+    EXPECT_EQ(theirs, first);
 
     Bytes more;
     std::vector<float> x(1);
@@ -324,6 +327,66 @@ TEST(Mpi, RefusesMoreThanTheLimitAndIsDeadThen) {
   const Pending send = world().send(next(world()), {});
   world().wait(world().recv(previous(world()), alive, 0));
   world().wait(send);
+}
+
+TEST(Mpi, HasTheFirstBytesOfALargeMessageThatIsTooLong) {
+  const auto link = fresh();
+  const auto mine =
+      std::make_shared<const Bytes>(pattern(link->rank(), 0, 0, std::size_t{8} << 20));
+  Bytes theirs;
+  (void)link->send_shared(next(*link), mine);
+  const Pending receive = link->recv(previous(*link), theirs, 1000);
+  EXPECT_THROW(link->wait(receive), OverlongError);
+  EXPECT_EQ(theirs, pattern(previous(*link), 0, 0, 1000));
+}
+
+TEST(Mpi, TellsAllRanksOfAFailureThatOneHasFound) {
+  const auto link = fresh();
+  const auto other = link->channel(1);
+  if (link->rank() == 0) link->fail(DisagreementError(0, "they disagree"));
+  Bytes never;
+  EXPECT_EQ(sentence_of<DisagreementError>(
+                [&] { other->wait(other->recv(previous(*other), never, 9)); }),
+            "they disagree");
+}
+
+TEST(Mpi, KeepsWhatIsBeingSentUntilTheProcessEnds) {
+  std::weak_ptr<const Bytes> memory;
+  {
+    const auto link = fresh();
+    auto large = std::make_shared<const Bytes>(4 << 20, std::byte{1});
+    memory = large;
+    (void)link->send_shared(next(*link), std::move(large));  // nobody takes it
+    link->abandon();
+    EXPECT_THROW((void)link->send(link->rank(), {}), LinkError);
+  }
+  EXPECT_FALSE(memory.expired());
+}
+
+TEST(Mpi, LetsGoOfWhatHasBeenSent) {
+  const auto link = fresh();
+  auto large = std::make_shared<const Bytes>(4 << 20, std::byte{1});
+  const std::weak_ptr<const Bytes> memory = large;
+  Bytes theirs;
+  const Pending send = link->send_shared(next(*link), std::move(large));
+  link->wait(link->recv(previous(*link), theirs, 4 << 20));
+  EXPECT_FALSE(memory.expired());
+  link->wait(send);
+  EXPECT_TRUE(memory.expired());
+}
+
+TEST(Mpi, CopiesAShortMessageSoThatItsMemoryMayGo) {
+  const auto link = fresh();
+  Pending send{};
+  {
+    Bytes mine = pattern(link->rank(), 0, 0, 4000);
+    send = link->send(next(*link), mine);
+    std::fill(mine.begin(), mine.end(), std::byte{0});
+  }
+  Bytes theirs;
+  link->wait(link->recv(previous(*link), theirs, 4000));
+  link->wait(send);
+  EXPECT_EQ(theirs, pattern(previous(*link), 0, 0, 4000));
 }
 
 TEST(Mpi, AcceptsExactlyTheLimit) {

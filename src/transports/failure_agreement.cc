@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/failure_agreement.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/text.h"
+
+namespace topknot::transports {
+namespace {
+
+using Bytes = FailureAgreement::Bytes;
+using Clock = FailureAgreement::Clock;
+
+constexpr int kNobody = -1;
+
+enum class Kind : std::uint32_t { question, answer, lost, disagreement };
+
+/// A control message; a failure's sentence comes after it.
+struct Control {
+  Kind kind = Kind::question;
+  std::int32_t peer = kNobody;  // whom the sender waits for, or who is to blame
+  std::uint64_t number = 0;     // of the question
+};
+static_assert(sizeof(Control) == 16);
+
+Bytes bytes_of(const Control& control, std::string_view sentence = {}) {
+  sentence = sentence.substr(0, FailureAgreement::kMostBytes - sizeof control);
+  Bytes bytes(sizeof control + sentence.size());
+  std::memcpy(bytes.data(), &control, sizeof control);
+  std::transform(sentence.begin(), sentence.end(), bytes.begin() + sizeof control,
+                 [](char c) { return static_cast<std::byte>(c); });
+  return bytes;
+}
+
+std::string sentence_in(std::span<const std::byte> message) {
+  std::string sentence;
+  for (const std::byte b : message.subspan(sizeof(Control)))
+    sentence.push_back(static_cast<char>(b));
+  return sentence;
+}
+
+Clock::duration seconds(double s) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
+std::string name(int rank) { return "rank " + std::to_string(rank); }
+
+}  // namespace
+
+Failure Failure::of(const LinkError& error) {
+  return {error.peer(), error.what(),
+          dynamic_cast<const DisagreementError*>(&error) != nullptr};
+}
+
+void Failure::raise() const {
+  if (disagreement) throw DisagreementError(peer, sentence);
+  throw LinkError(peer, sentence);
+}
+
+// A quarter of the timeout, but no more than a second: a rank ends at most 2 s after its
+// timeout. And no less than what a busy machine takes to run a process that is ready.
+FailureAgreement::FailureAgreement(int rank, int size, double timeout, Network network)
+    : rank_(rank),
+      size_(size),
+      timeout_(timeout),
+      answer_time_(seconds(std::clamp(timeout / 4, 0.2, 1.0))),
+      network_(std::move(network)) {}
+
+FailureAgreement::Wait::Wait(FailureAgreement& agreement, int peer)
+    : agreement_(agreement) {
+  const auto deadline = Clock::now() + seconds(agreement.timeout_);
+  const std::scoped_lock lock(agreement_.mutex_);
+  place_ = agreement_.waits_.insert(agreement_.waits_.end(),
+                                    {peer, ++agreement_.last_id_, deadline, ""});
+}
+
+FailureAgreement::Wait::~Wait() {
+  const std::scoped_lock lock(agreement_.mutex_);
+  agreement_.waits_.erase(place_);
+}
+
+void FailureAgreement::Wait::describe(std::string doing) {
+  const std::scoped_lock lock(agreement_.mutex_);
+  place_->doing = std::move(doing);
+}
+
+void FailureAgreement::fail(Failure failure, bool tell) {
+  const Control control{failure.disagreement ? Kind::disagreement : Kind::lost,
+                        failure.peer, 0};
+  const Bytes message = bytes_of(control, failure.sentence);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (failure_) return;
+    failure_ = std::move(failure);
+    failed_.store(true, std::memory_order_release);
+  }
+  if (tell) post_all(message);
+  network_.on_failure();
+}
+
+void FailureAgreement::receive(int from, std::span<const std::byte> message) {
+  if (message.size() < sizeof(Control) || from < 0 || from >= size_) return;
+  Control control;
+  std::memcpy(&control, message.data(), sizeof control);
+  const bool is_rank = control.peer >= 0 && control.peer < size_;
+  switch (control.kind) {
+    case Kind::question: {
+      control.kind = Kind::answer;
+      {
+        const std::scoped_lock lock(mutex_);
+        control.peer = waits_.empty() ? kNobody : waits_.front().peer;
+      }
+      return network_.post(from, bytes_of(control));
+    }
+    case Kind::answer: {
+      const std::scoped_lock lock(mutex_);
+      if (question_ && question_->number == control.number)
+        question_->answers[static_cast<std::size_t>(from)] = control.peer;
+      return;
+    }
+    case Kind::lost:
+    case Kind::disagreement:
+      if (is_rank)
+        fail({control.peer, sentence_in(message), control.kind == Kind::disagreement},
+             /*tell=*/false);
+      return;
+  }
+}
+
+Clock::time_point FailureAgreement::check(Clock::time_point now) {
+  std::unique_lock lock(mutex_);
+  if (failure_ || waits_.empty()) return now + answer_time_;
+  // The oldest is the first to be overdue, for all have the same time.
+  std::uint64_t about = waits_.front().id;
+  if (waits_.front().deadline > now) return waits_.front().deadline;
+  if (!question_ || question_->about != about) {
+    question_ = Question{++last_number_, about, now, {}};
+    question_->answers.resize(static_cast<std::size_t>(size_));
+    const Control control{Kind::question, kNobody, last_number_};
+    lock.unlock();
+    post_all(bytes_of(control));
+    lock.lock();
+    // Where ranks are threads, some may have ended their waits meanwhile.
+    if (failure_ || waits_.empty() || waits_.front().id != about || !question_ ||
+        question_->about != about)
+      return now;
+  }
+  const auto end = question_->asked + answer_time_;
+  std::optional<Failure> found = decide(waits_.front(), now >= end);
+  if (!found) return end;
+  lock.unlock();
+  fail(std::move(*found));
+  return now;
+}
+
+// ---- with the mutex held
+
+std::optional<Failure> FailureAgreement::decide(const Wait::Edge& overdue,
+                                                bool too_late) const {
+  if (overdue.peer == kEveryone && !too_late) return std::nullopt;
+  std::vector<int> path = {overdue.peer == kEveryone ? missing_from_all() : overdue.peer};
+  const std::optional<int> lost = end_of(path, too_late);
+  if (!lost) return std::nullopt;
+  return *lost == kNobody ? circle(path) : silence(overdue, *lost, path);
+}
+
+// Follows the edges from path.back() on. Returns the rank where they end, kNobody where they
+// lead round in a circle, and nothing where an answer may still come.
+std::optional<int> FailureAgreement::end_of(std::vector<int>& path, bool too_late) const {
+  for (;;) {
+    const int last = path.back();
+    if (last == rank_) return kNobody;
+    const std::optional<int> answer = question_->answers[static_cast<std::size_t>(last)];
+    if (!answer && !too_late) return std::nullopt;
+    int next = answer.value_or(kNobody);
+    if (next == kEveryone) next = missing_from_all();
+    if (next < 0 || next >= size_ || next == last) return last;
+    const bool again = std::ranges::find(path, next) != path.end();
+    path.push_back(next);
+    if (again) return kNobody;
+  }
+}
+
+// Of all other ranks the first that does not answer, else the first that waits for nobody.
+int FailureAgreement::missing_from_all() const {
+  int idle = kNobody;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    const std::optional<int> answer = question_->answers[static_cast<std::size_t>(rank)];
+    if (!answer) return rank;
+    if (*answer == kNobody && idle == kNobody) idle = rank;
+  }
+  return idle == kNobody ? (rank_ + 1) % size_ : idle;
+}
+
+Failure FailureAgreement::silence(const Wait::Edge& overdue, int lost,
+                                  const std::vector<int>& path) const {
+  std::string sentence =
+      name(lost) + " has been silent for " + core::shortest(timeout_) + " s";
+  if (path.size() > 1) {
+    sentence += ": " + name(rank_) + " waits for " + name(path.front());
+    for (std::size_t i = 1; i < path.size(); ++i)
+      sentence += ", which waits for " + name(path[i]);
+  } else if (!overdue.doing.empty()) {
+    sentence += " (" + overdue.doing + ")";
+  }
+  return {lost, std::move(sentence)};
+}
+
+// Each of them is alive, so none is lost; the lowest of the circle stands for all.
+Failure FailureAgreement::circle(const std::vector<int>& path) const {
+  std::string sentence = "ranks wait for each other for " + core::shortest(timeout_) +
+                         " s: " + name(rank_) + " waits for " + name(path.front());
+  for (std::size_t i = 1; i < path.size(); ++i)
+    sentence += ", which waits for " + name(path[i]);
+  const auto first = std::ranges::find(path, path.back());
+  const bool whole = path.back() == rank_;
+  return {*std::min_element(whole ? path.begin() : first, path.end()),
+          std::move(sentence)};
+}
+
+void FailureAgreement::post_all(const Bytes& message) {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) network_.post(peer, message);
+}
+
+}  // namespace topknot::transports

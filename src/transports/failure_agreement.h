@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the ranks of a job agree on what ended it. Every transport uses this one.
+//
+// A rank that waits for a lost rank makes others wait for itself, so whom a rank waits for is
+// not always who is to blame. Each rank knows whom it waits for at this moment: its edge of the
+// wait-for graph. When a wait is overdue the rank asks all others for their edges and follows
+// them from the rank that it waits for. Who does not answer, or waits for nobody, is where the
+// graph ends, and is lost.
+//
+//   rank 2 is stopped        1 --> 0 --> 3 --> 2     rank 1 asks: 0 waits for 3, 3 waits for 2,
+//                                                    2 does not answer: rank 2 is lost
+//
+// An answer belongs to one question, so that nothing is left of a wait that ended well. The
+// first rank that knows what ended the job tells all others, and every rank throws the same
+// error. A rank that finds that two ranks disagree tells it in the same way.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "topknot/error.h"
+
+namespace topknot::transports {
+
+/// What ended a job.
+struct Failure {
+  int peer = 0;
+  std::string sentence;
+  bool disagreement = false;
+
+  static Failure of(const LinkError& error);
+  /// Throws LinkError or DisagreementError.
+  [[noreturn]] void raise() const;
+};
+
+/// One rank's part. Any number of threads may use it.
+class FailureAgreement {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Bytes = std::vector<std::byte>;
+
+  /// Stands for all other ranks at once as those that are waited for.
+  static constexpr int kEveryone = -2;
+  /// No control message is longer.
+  static constexpr std::size_t kMostBytes = 4096;
+
+  struct Network {
+    /// Sends a control message to a rank, without waiting for it, and never throws.
+    std::function<void(int to, Bytes message)> post;
+    /// Is called once, as soon as failed() is true: whoever waits has to look.
+    std::function<void()> on_failure;
+  };
+
+  FailureAgreement(int rank, int size, double timeout, Network network);
+
+  /// While it lives this rank waits for `peer`.
+  class Wait {
+   public:
+    Wait(FailureAgreement& agreement, int peer);
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+    /// When the wait is overdue.
+    Clock::time_point deadline() const noexcept { return place_->deadline; }
+    /// What this rank is doing, for the sentence of a failure.
+    void describe(std::string doing);
+
+   private:
+    friend class FailureAgreement;
+    struct Edge {
+      int peer;
+      std::uint64_t id;
+      Clock::time_point deadline;
+      std::string doing;
+    };
+    FailureAgreement& agreement_;
+    std::list<Edge>::iterator place_;
+  };
+
+  /// Whether the job has ended in a failure.
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  /// Only once failed() is true.
+  const Failure& failure() const noexcept { return *failure_; }
+
+  /// Ends the job with `failure` unless it has ended. With `tell` all other ranks hear of it.
+  void fail(Failure failure, bool tell = true);
+
+  /// Takes a control message. What is none is ignored.
+  void receive(int from, std::span<const std::byte> message);
+
+  /// Asks about waits that are overdue and decides once the answers are here or too late. To
+  /// be called again and again from the first deadline on; returns when next.
+  Clock::time_point check(Clock::time_point now);
+
+  /// How long a rank may take to answer.
+  Clock::duration answer_time() const noexcept { return answer_time_; }
+
+ private:
+  struct Question {
+    std::uint64_t number;
+    std::uint64_t about;  // the id of the wait that was overdue
+    Clock::time_point asked;
+    std::vector<std::optional<int>> answers;  // by rank: whom it waits for
+  };
+
+  // With the mutex held:
+  std::optional<Failure> decide(const Wait::Edge& overdue, bool too_late) const;
+  std::optional<int> end_of(std::vector<int>& path, bool too_late) const;
+  int missing_from_all() const;
+  Failure silence(const Wait::Edge& overdue, int lost,
+                  const std::vector<int>& path) const;
+  Failure circle(const std::vector<int>& path) const;
+
+  void post_all(const Bytes& message);
+
+  const int rank_;
+  const int size_;
+  const double timeout_;
+  const Clock::duration answer_time_;
+  const Network network_;
+
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  std::optional<Failure> failure_;  // written once, before failed_
+  std::list<Wait::Edge> waits_;     // the oldest first
+  std::uint64_t last_id_ = 0;
+  std::uint64_t last_number_ = 0;
+  std::optional<Question> question_;
+};
+
+}  // namespace topknot::transports
