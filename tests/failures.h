@@ -75,12 +75,13 @@ inline void reduce_steps(Transport& link, const std::string& collective, std::si
   }
 }
 
-/// Every collective of the catalog, with groups where it has them.
-inline std::vector<std::string> all_collectives() {
+/// Every collective of the catalog, in groups of two where it has groups.
+inline std::vector<std::string> all_collectives(int ranks) {
   std::vector<std::string> names;
   for (const CollectiveEntry& entry : collectives())
-    names.push_back(entry.name == "hierarchical" ? "hierarchical:group=2"
-                                                 : std::string(entry.name));
+    names.push_back(entry.name == "hierarchical" && ranks % 2 == 0
+                        ? "hierarchical:group=2"
+                        : std::string(entry.name));
   return names;
 }
 

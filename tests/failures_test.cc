@@ -53,7 +53,7 @@ std::vector<Said> stop(const std::string& collective, int stopped, int left) {
                                        } const done{others_are_done};
                                        reduce_steps(link, collective, 50, 100);
                                      },
-                                     {.timeout = 0.5});
+                                     {.timeout = 1});
   std::vector<Said> all;
   for (const auto& error : errors) all.push_back(said_by(error));
   return all;
@@ -69,7 +69,7 @@ TEST_P(EveryCollective, LetsAllRanksNameTheOneThatStopped) {
   };
   std::vector<Trial> trials;
   for (int stopped = 0; stopped < kRanks; ++stopped)
-    for (const int left : {1, 2, 5})
+    for (const int left : {1, 4})
       trials.push_back(
           {stopped, left, std::async(std::launch::async, [this, stopped, left] {
              return stop(GetParam(), stopped, left);
@@ -123,7 +123,8 @@ TEST_P(EveryCollective, BlamesNobodyForLeavingWhenOneRunsAnother) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalog, EveryCollective, ::testing::ValuesIn(all_collectives()),
+INSTANTIATE_TEST_SUITE_P(Catalog, EveryCollective,
+                         ::testing::ValuesIn(all_collectives(kRanks)),
                          [](const auto& info) {
                            return info.param.substr(0, info.param.find(':'));
                          });

@@ -183,8 +183,7 @@ std::string Office::parting_of(int peer, const std::string& why) {
 
 // Deadlines are missed by no more than the pause between two looks.
 void Office::keep_deadlines() {
-  const auto pause = std::min<Clock::duration>(agreement_.answer_time() / 8,
-                                               std::chrono::milliseconds(100));
+  constexpr auto pause = FailureAgreement::kAnswerTime / 10.0;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, pause, [&] { return closing_; })) {
     lock.unlock();

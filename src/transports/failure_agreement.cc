@@ -33,6 +33,11 @@ Bytes bytes_of(const Control& control, std::string_view sentence = {}) {
   return bytes;
 }
 
+Bytes bytes_of(const Failure& failure) {
+  const Kind kind = failure.disagreement ? Kind::disagreement : Kind::lost;
+  return bytes_of({kind, failure.peer, 0}, failure.sentence);
+}
+
 std::string sentence_in(std::span<const std::byte> message) {
   std::string sentence;
   for (const std::byte b : message.subspan(sizeof(Control)))
@@ -58,14 +63,8 @@ void Failure::raise() const {
   throw LinkError(peer, sentence);
 }
 
-// A quarter of the timeout, but no more than a second: a rank ends at most 2 s after its
-// timeout. And no less than what a busy machine takes to run a process that is ready.
 FailureAgreement::FailureAgreement(int rank, int size, double timeout, Network network)
-    : rank_(rank),
-      size_(size),
-      timeout_(timeout),
-      answer_time_(seconds(std::clamp(timeout / 4, 0.2, 1.0))),
-      network_(std::move(network)) {}
+    : rank_(rank), size_(size), timeout_(timeout), network_(std::move(network)) {}
 
 FailureAgreement::Wait::Wait(FailureAgreement& agreement, int peer)
     : agreement_(agreement) {
@@ -86,9 +85,7 @@ void FailureAgreement::Wait::describe(std::string doing) {
 }
 
 void FailureAgreement::fail(Failure failure, bool tell) {
-  const Control control{failure.disagreement ? Kind::disagreement : Kind::lost,
-                        failure.peer, 0};
-  const Bytes message = bytes_of(control, failure.sentence);
+  const Bytes message = bytes_of(failure);
   {
     const std::scoped_lock lock(mutex_);
     if (failure_) return;
@@ -99,20 +96,21 @@ void FailureAgreement::fail(Failure failure, bool tell) {
   network_.on_failure();
 }
 
+// A rank whose job has ended waits for nobody any more, but that is not why others wait.
+Bytes FailureAgreement::answer(std::uint64_t number) {
+  const std::scoped_lock lock(mutex_);
+  if (failure_) return bytes_of(*failure_);
+  return bytes_of({Kind::answer, waits_.empty() ? kNobody : waits_.front().peer, number});
+}
+
 void FailureAgreement::receive(int from, std::span<const std::byte> message) {
   if (message.size() < sizeof(Control) || from < 0 || from >= size_) return;
   Control control;
   std::memcpy(&control, message.data(), sizeof control);
   const bool is_rank = control.peer >= 0 && control.peer < size_;
   switch (control.kind) {
-    case Kind::question: {
-      control.kind = Kind::answer;
-      {
-        const std::scoped_lock lock(mutex_);
-        control.peer = waits_.empty() ? kNobody : waits_.front().peer;
-      }
-      return network_.post(from, bytes_of(control));
-    }
+    case Kind::question:
+      return network_.post(from, answer(control.number));
     case Kind::answer: {
       const std::scoped_lock lock(mutex_);
       if (question_ && question_->number == control.number)
@@ -130,7 +128,7 @@ void FailureAgreement::receive(int from, std::span<const std::byte> message) {
 
 Clock::time_point FailureAgreement::check(Clock::time_point now) {
   std::unique_lock lock(mutex_);
-  if (failure_ || waits_.empty()) return now + answer_time_;
+  if (failure_ || waits_.empty()) return now + kAnswerTime;
   // The oldest is the first to be overdue, for all have the same time.
   std::uint64_t about = waits_.front().id;
   if (waits_.front().deadline > now) return waits_.front().deadline;
@@ -146,7 +144,7 @@ Clock::time_point FailureAgreement::check(Clock::time_point now) {
         question_->about != about)
       return now;
   }
-  const auto end = question_->asked + answer_time_;
+  const auto end = question_->asked + kAnswerTime;
   std::optional<Failure> found = decide(waits_.front(), now >= end);
   if (!found) return end;
   lock.unlock();

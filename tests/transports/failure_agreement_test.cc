@@ -122,6 +122,15 @@ TEST(FailureAgreement, BelievesNoAnswerToAnEarlierQuestion) {
   EXPECT_EQ(ranks.at(0).failure().peer, 1);
 }
 
+TEST(FailureAgreement, AnswersWithTheFailureThatTheAskingRankHasNotHeardOf) {
+  Ranks ranks(4);
+  ranks.at(2).fail({0, "rank 0 has left the job"}, /*tell=*/false);
+  ranks.wait(3, 2);
+  ranks.check(3, 11);
+  ASSERT_TRUE(ranks.at(3).failed());
+  EXPECT_EQ(ranks.at(3).failure().peer, 0) << "and not rank 2, which waits for nobody";
+}
+
 TEST(FailureAgreement, CallsACircleACircle) {
   Ranks ranks(4);
   ranks.wait(3, 1);
