@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job whose last rank falls silent, for silent_rank_test.sh. The other ranks wait for
-// it, each prints what it was told and after how long, leaves, and prints that it has
-// left.
+// A job of which one rank falls silent, the last one unless another is named, for
+// silent_rank_test.sh. The other ranks wait for it, each prints what it was told and after how
+// long, leaves, and prints that it has left. Instead of a single message it can be steps of a
+// collective, in the second of which the rank falls silent.
 //
-//   silent_rank stop|sleep|speak receive|send|channel TIMEOUT
+//   silent_rank stop|sleep|speak receive|send|channel|COLLECTIVE TIMEOUT [RANK]
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "topknot/transports.h"
 
@@ -22,8 +24,23 @@ namespace {
 
 constexpr std::size_t kLarge = 8 << 20;
 
-/// What the last rank does.
+bool is_collective(const std::string& what) {
+  return what != "receive" && what != "send" && what != "channel";
+}
+
+void reduce(Transport& link, const std::string& collective, int steps) {
+  const Layout layout = Layout::flat(1000);
+  const auto pick = make_compressor({"topk", {}}, layout);
+  const auto made = make_collective({collective, {}}, link, *pick, layout);
+  std::vector<float> acc(1000, 1.0F);
+  std::vector<float> sum(1000);
+  for (int step = 0; step < steps; ++step)
+    made->reduce(acc, std::vector<float>(1000, 1.0F), 10, sum);
+}
+
+/// What the rank that falls silent does.
 void serve(Transport& link, const std::string& how, const std::string& what) {
+  if (is_collective(what)) reduce(link, what, 1);
   if (how == "stop") raise(SIGSTOP);
   if (how != "speak") std::this_thread::sleep_for(std::chrono::hours(1));
   for (int peer = 0; peer < link.rank(); ++peer) {
@@ -41,12 +58,13 @@ void ask(Transport& link, int last, const std::string& what) {
   if (what == "receive") link.wait(link.recv(last, into, 0));
   if (what == "send") link.wait(link.send(last, large));
   if (what == "channel") static_cast<void>(link.channel(1));
+  if (is_collective(what)) reduce(link, what, 2);
 }
 
 /// Whether no rank was found to be silent.
-bool run(const std::string& how, const std::string& what, double timeout) {
+bool run(const std::string& how, const std::string& what, double timeout, int silent) {
   const auto link = make_mpi({.timeout = timeout});
-  const int last = link->size() - 1;
+  const int last = silent < 0 ? link->size() - 1 : silent;
   const double start = link->now();
   try {
     link->rank() == last ? serve(*link, how, what) : ask(*link, last, what);
@@ -63,8 +81,9 @@ bool run(const std::string& how, const std::string& what, double timeout) {
 }  // namespace topknot
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
-  if (topknot::run(argv[1], argv[2], std::atof(argv[3]))) return 0;
+  if (argc != 4 && argc != 5) return 2;
+  const int silent = argc == 5 ? std::atoi(argv[4]) : -1;
+  if (topknot::run(argv[1], argv[2], std::atof(argv[3]), silent)) return 0;
   std::printf("left\n");
   std::fflush(stdout);
   std::this_thread::sleep_for(std::chrono::seconds(1));  // let the others speak, too

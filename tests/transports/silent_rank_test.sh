@@ -1,19 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# One of four ranks stops, or sleeps: within the timeout the other three must end, each with
-# a sentence that names it. Where it speaks, all must end in peace.
+# One of four ranks stops, or sleeps: soon after the timeout the other three must end, each with
+# a sentence that names it, also where they wait for each other. Where it speaks, all must end
+# in peace.
 #
 #   silent_rank_test.sh PROGRAM LAUNCHER...
 set -u
 program=$1
 shift
-sentence='blames rank 3 after [1-9]\.[0-9] s: rank 3 has been silent for 1 s'
 status=0
+set_job() { how=$1 what=$2 rank=${3-3}; }
 for job in 'speak receive' 'speak send' 'speak channel' \
-  'stop receive' 'stop send' 'stop channel' 'sleep receive'; do
+  'stop receive' 'stop send' 'stop channel' 'sleep receive' \
+  'stop topka 0' 'stop topka 1' 'stop topka 2' 'stop topka 3' 'stop knot 1' 'stop dense 2'; do
   # shellcheck disable=SC2086
-  said=$(timeout -k 5 60 "$@" "$program" $job 1 2>/dev/null)
+  set_job $job
+  sentence="blames rank $rank after [1-9]\.[0-9] s: rank $rank has been silent for 1 s"
+  said=$(timeout -k 5 60 "$@" "$program" "$how" "$what" 1 "$rank" 2>/dev/null)
   code=$?
   blames=$(echo "$said" | grep -c "$sentence")
   left=$(echo "$said" | grep -c '^left$')
