@@ -159,8 +159,16 @@ void Office::await(const Work& work, int peer, int whom) {
 void Office::withdraw(std::uint64_t channel,
                       const std::vector<std::shared_ptr<Letter>>& letters) {
   const std::scoped_lock lock(mutex_);
-  for (const auto& letter : letters)
-    if (!letter->is_send) std::erase(lanes_[{channel, letter->peer}].wanted, letter);
+  for (const auto& letter : letters) {
+    if (!letter->is_send) {
+      std::erase(lanes_[{channel, letter->peer}].wanted, letter);
+      continue;
+    }
+    // A frame that ended half way would end the connection; its memory is ours.
+    if (letter->frame) posted_.push_back({std::move(letter->bytes), letter->frame});
+    letter->rest.reset();
+    letter->shared.reset();
+  }
 }
 
 // The job ends for the cause that another rank has told of, else because of the rank that

@@ -88,7 +88,8 @@ class Office {
   /// connection breaks, `peer` is the rank that has gone.
   void await(const Work& work, int peer, int whom);
 
-  /// The owner of these letters goes away: no peer's bytes may come into them any more.
+  /// The owner of these letters goes away: no peer's bytes may come into them any more, and
+  /// none may be taken from them.
   void withdraw(std::uint64_t channel,
                 const std::vector<std::shared_ptr<Letter>>& letters);
 

@@ -109,8 +109,8 @@ class ARankStops(unittest.TestCase):
             spoke = [re.match(r"topknot: rank (\d): rank (\d) has been silent for 2 s", line)
                      for line in said]
             self.assertTrue(all(spoke), said)
-            self.assertEqual(sorted(int(one[1]) for one in spoke),
-                             [rank for rank in range(4) if rank != stopped], said)
+            # mpirun wakes the stopped one to end it, and then it may have heard, too.
+            self.assertEqual({int(one[1]) for one in spoke} | {stopped}, {0, 1, 2, 3}, said)
             self.assertEqual({int(one[2]) for one in spoke}, {stopped}, said)
 
     def test_a_killed_one_ends_the_job(self):
