@@ -247,7 +247,7 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
 std::optional<Stamp> stamp_of(std::span<const std::byte> message) {
   if (message.size() < kHeaderBytes) return std::nullopt;
   const auto header = wire::load<Header>(message.data());
-  if (header.magic != kMagic || header.version != kVersion) return std::nullopt;
+  if (header.magic != kMagic || header.version != kWireVersion) return std::nullopt;
   return Stamp{header.phase,       header.attempt, header.step,
                header.fingerprint, header.from,    header.to};
 }
