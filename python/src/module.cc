@@ -231,5 +231,5 @@ PYBIND11_MODULE(_core, m) {
   m.def("catalog", &catalog);
   m.def("amx_is_refused", &amx_is_refused);
   m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
-  m.attr("WIRE_VERSION") = topknot::core::kWireVersion;
+  m.attr("WIRE_VERSION") = static_cast<int>(topknot::core::kWireVersion);
 }
