@@ -81,8 +81,7 @@ const Line& find(std::span<const Line> table, std::string_view kind,
 /// Selects nothing; for finding out what a collective's parameters are.
 class NoCompressor final : public Compressor {
  public:
-  bool select(std::span<float>, std::span<float>, std::size_t,
-              Sparse& out) override {
+  bool select(std::span<float>, std::span<float>, std::size_t, Sparse& out) override {
     out.clear();
     return true;
   }

@@ -73,8 +73,8 @@ std::size_t Rows::count(std::size_t k, double density) const {
   return total;
 }
 
-bool Rows::select(std::span<float> acc, std::span<float> grad, std::size_t k,
-                  Sparse& out, double density) {
+bool Rows::select(std::span<float> acc, std::span<float> grad, std::size_t k, Sparse& out,
+                  double density) {
   if (acc.size() != size_)
     throw ContractError("Rows of " + std::to_string(size_) +
                         " coordinates were asked for in a vector of " +

@@ -42,8 +42,8 @@ class Rows {
   std::size_t count(std::size_t k, double density = 0) const;
 
   /// As Compressor::select; `acc` is size() long. Ties go to the lower index.
-  [[nodiscard]] bool select(std::span<float> acc, std::span<float> grad,
-                            std::size_t k, Sparse& out, double density = 0);
+  [[nodiscard]] bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+                            Sparse& out, double density = 0);
 
  private:
   struct Grid {

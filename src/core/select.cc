@@ -194,8 +194,8 @@ HWY_EXPORT(fold_block);
 HWY_EXPORT(scan_block);
 HWY_EXPORT(count_at_least);
 
-std::size_t sweep_block(std::span<float> acc, std::span<float> grad,
-                        std::size_t first, std::uint32_t floor, BlockHits& hits) {
+std::size_t sweep_block(std::span<float> acc, std::span<float> grad, std::size_t first,
+                        std::uint32_t floor, BlockHits& hits) {
   if (first > acc.size() || (!grad.empty() && grad.size() != acc.size()))
     throw ContractError("A vector of " + std::to_string(acc.size()) +
                         " coordinates was swept from " + std::to_string(first) +

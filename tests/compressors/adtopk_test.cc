@@ -2,8 +2,8 @@
 #include <numeric>
 
 #include "compressors/trials.h"
-#include "topknot/schedule.h"
 #include "copy_of.h"
+#include "topknot/schedule.h"
 
 namespace topknot::testing {
 namespace {

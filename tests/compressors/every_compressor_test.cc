@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "compressors/promises.h"
+#include "copy_of.h"
 #include "core/awkward.h"
 #include "core/naive.h"
-#include "copy_of.h"
 #include "core/random.h"
 #include "saved_state.h"
 #include "topknot/catalog.h"

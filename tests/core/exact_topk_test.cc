@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/awkward.h"
 #include "copy_of.h"
+#include "core/awkward.h"
 #include "core/every_target.h"
 #include "core/merge.h"
 #include "core/naive.h"
