@@ -13,6 +13,9 @@ import torch.distributed as dist
 # What a state has: nothing else is made room for, whatever a peer says.
 _TYPES = {"float32": torch.float32, "int64": torch.int64}
 
+# Beyond the tags of the transport, whose listeners wait for messages in the same group.
+_TAG = 1 << 16
+
 
 def gather_json(value: Any, group: dist.ProcessGroup) -> list[Any]:
     """By rank what each of them handed in: what JSON can say. All ranks call it."""
@@ -45,7 +48,8 @@ def gather_state(
     here = dist.get_rank(group)
     if here != dst:
         for tensor in tensors.values():
-            dist.send(tensor.contiguous().reshape(-1), group=group, group_dst=dst)
+            flat = tensor.contiguous().reshape(-1)
+            dist.send(flat, group=group, group_dst=dst, tag=_TAG)
         return None
     states = []
     for rank, one in enumerate(said):
@@ -55,7 +59,7 @@ def gather_state(
             continue
         for key, kind, shape in their_shapes:
             flat = torch.empty(torch.Size(shape).numel(), dtype=_TYPES[kind])
-            dist.recv(flat, group=group, group_src=rank)
+            dist.recv(flat, group=group, group_src=rank, tag=_TAG)
             one["values"][key] = flat.reshape(shape)
         states.append(one)
     return states
