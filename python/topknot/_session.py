@@ -8,6 +8,7 @@ here is ordered against what others send, and an NCCL job can use it, too.
 import atexit
 import dataclasses
 import socket
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -140,10 +141,15 @@ def session_of(owner: Any) -> Session:
 
 
 # A thread that is still in the middle of something, because the script failed there, is
-# left to end with the process: waiting for it could take until the deadline.
+# left to end with the process: waiting for it could take until the deadline. One that only
+# lets go of a tensor is waited for: it needs Python's lock, and Python ends a process whose
+# thread asks for it too late.
 @atexit.register
 def _close_all() -> None:
     for core in list(_open):
+        end = time.monotonic() + 1
+        while not core.idle() and time.monotonic() < end:
+            time.sleep(0.01)
         if core.idle():
             core.close()
         else:
