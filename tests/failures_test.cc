@@ -125,8 +125,8 @@ TEST_P(EveryCollective, BlamesNobodyForLeavingWhenOneRunsAnother) {
 
 INSTANTIATE_TEST_SUITE_P(Catalog, EveryCollective,
                          ::testing::ValuesIn(all_collectives(kRanks)),
-                         [](const auto& info) {
-                           return info.param.substr(0, info.param.find(':'));
+                         [](const auto& test) {
+                           return test.param.substr(0, test.param.find(':'));
                          });
 
 }  // namespace
