@@ -34,8 +34,10 @@ void reduce(Transport& link, const std::string& collective, int steps) {
   const auto made = make_collective({collective, {}}, link, *pick, layout);
   std::vector<float> acc(1000, 1.0F);
   std::vector<float> sum(1000);
-  for (int step = 0; step < steps; ++step)
-    made->reduce(acc, std::vector<float>(1000, 1.0F), 10, sum);
+  for (int step = 0; step < steps; ++step) {
+    std::vector<float> grad(1000, 1.0F);
+    made->reduce(acc, grad, 10, sum);
+  }
 }
 
 /// What the rank that falls silent does.
