@@ -137,7 +137,8 @@ class OkTopk final : public Collective {
     for (std::size_t cut = 1; cut < ranks; ++cut) {
       const std::uint64_t total =
           (std::uint64_t{halves[2 * cut - 1]} << 16) + halves[2 * cut - 2];
-      cuts_.push_back(std::min(total / ranks, n));
+      // Words of a peer may be anything; regions must not overlap all the same.
+      cuts_.push_back(std::clamp(total / ranks, cuts_.back(), n));
     }
     cuts_.push_back(n);
     read_cuts();
