@@ -35,7 +35,7 @@ TEST(CltK, LetsTheRanksLeadInTurn) {
 class Counting final : public Compressor {
  public:
   explicit Counting(std::unique_ptr<Compressor> topk) : topk_(std::move(topk)) {}
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     ++asked;
     return topk_->select(acc, grad, k + more, out);
