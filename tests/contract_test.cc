@@ -193,7 +193,7 @@ class Planted final : public Collective {
   Planted(std::unique_ptr<Collective> topka, std::size_t (*cut)(std::size_t))
       : topka_(std::move(topka)), cut_(cut) {}
 
-  Reduced reduce(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     return topka_->reduce(acc, grad, k < acc.size() ? cut_(k) : k, sum);
   }
@@ -206,9 +206,10 @@ class Planted final : public Collective {
 /// Selects the k smallest.
 class Smallest final : public Compressor {
  public:
-  bool select(std::span<float> acc, std::span<const float> grad, std::size_t k,
+  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    for (std::size_t i = 0; i < grad.size(); ++i) acc[i] += grad[i];
+    for (std::size_t i = 0; i < grad.size(); ++i)
+      grad[i] = std::exchange(acc[i], acc[i] + grad[i]);
     std::vector<std::uint32_t> order(acc.size());
     std::iota(order.begin(), order.end(), 0U);
     std::ranges::stable_sort(order, {},
