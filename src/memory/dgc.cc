@@ -35,7 +35,7 @@
 //         its share of the threshold, so that the whole keeps the paper's bound; the
 //         published code does it by tensor. It is off in every published configuration,
 //         and two of its forms return nothing. The optimizer keeps a momentum for
-//         weight decay alone, as the published one does (sgd:of=decay). With 16-bit
+//         weight decay alone, as the published one does (sgd:momentum_of=decay). With 16-bit
 //         values the published code clears the debt and then rounds, so the rounding error
 //         is lost: here the collective owes it.
 

@@ -16,11 +16,11 @@ void move_momentum(Job& job, std::vector<std::string>& remarks) {
   Spec optimizer = Spec::parse(behind);
   if (memory.name != "dgc" || optimizer.name != "sgd") return;
   const double momentum = optimizer.params.number("momentum", 0, 0, 1, "");
-  if (momentum == 0 || optimizer.params.given("of") != nullptr) return;
+  if (momentum == 0 || optimizer.params.given("momentum_of") != nullptr) return;
   const std::string moved = optimizer.params.str();
   // The weight decay, which the memory does not see, keeps its momentum.
   const bool decays = job.weight_decay > 0 && job.local_steps == 1;
-  behind = decays ? "sgd:" + moved + ",of=decay" : "sgd";
+  behind = decays ? "sgd:" + moved + ",momentum_of=decay" : "sgd";
   if (!memory.params.str().empty()) {
     remarks.push_back("the memory dgc has the momentum, so the optimizer goes without.");
     return;

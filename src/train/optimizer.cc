@@ -11,7 +11,7 @@ namespace topknot::train {
 namespace {
 
 /// m = momentum * m + g; the weight moves by m, or with Nesterov by g + momentum * m. With
-/// of=decay the gradient has its momentum already, as the memory dgc gives it: then g is the
+/// momentum_of=decay the gradient has its momentum already, as the memory dgc gives it: then g is the
 /// weight decay alone, and the gradient is added as it is.
 class Sgd final : public Optimizer {
  public:
@@ -19,7 +19,8 @@ class Sgd final : public Optimizer {
       : Sgd(static_cast<float>(
                 params.number("momentum", 0, 0, 1, "share of the last move")),
             params.flag("nesterov", false, "look one move ahead"),
-            params.choice("of", {"all", "decay"}, "what has momentum") == "decay",
+            params.choice("momentum_of", {"all", "decay"}, "what has momentum") ==
+                "decay",
             sizes) {}
 
   void apply(std::size_t parameter, std::span<float> weight,

@@ -29,10 +29,11 @@ TEST(Check, LooksEveryNameUp) {
   EXPECT_EQ(said({{"optimizer", "sdg"}}),
             "There is no optimizer named sdg; nearest is sgd.");
   EXPECT_EQ(said({{"optimizer", "sgd:beta1=0.9"}}),
-            "sgd has no parameter beta1; nearest is nesterov (of nesterov, momentum).");
-  EXPECT_EQ(
-      said({{"outer", "sgd:nestorov=1"}}),
-      "sgd has no parameter nestorov; nearest is nesterov (of nesterov, momentum).");
+            "sgd has no parameter beta1; nearest is nesterov (of momentum_of, nesterov, "
+            "momentum).");
+  EXPECT_EQ(said({{"outer", "sgd:nestorov=1"}}),
+            "sgd has no parameter nestorov; nearest is nesterov (of momentum_of, "
+            "nesterov, momentum).");
   EXPECT_EQ(
       said({{"lr_schedule", "cosinus"}}),
       "There is no schedule of the learning rate named cosinus; nearest is cosine.");

@@ -67,7 +67,7 @@ TEST(Sgd, HasMomentumOfTheDecayAloneWhereTheGradientHasItAlready) {
     const std::string flag = nesterov ? ",nesterov=1" : "";
     const auto plain = make_optimizer(Spec::parse("sgd:momentum=0.5" + flag), sizes);
     const auto behind =
-        make_optimizer(Spec::parse("sgd:momentum=0.5,of=decay" + flag), sizes);
+        make_optimizer(Spec::parse("sgd:momentum=0.5,momentum_of=decay" + flag), sizes);
     std::vector<float> one = {2};
     std::vector<float> other = {2};
     float velocity = 0;
@@ -105,9 +105,9 @@ TEST(Optimizer, RefusesANameThatIsNone) {
   const std::vector<std::size_t> sizes = {1};
   EXPECT_REFUSAL(make_optimizer(Spec::parse("sdg"), sizes), ConfigError,
                  "There is no optimizer named sdg; nearest is sgd.");
-  EXPECT_REFUSAL(
-      make_optimizer(Spec::parse("sgd:beta1=0.9"), sizes), ConfigError,
-      "sgd has no parameter beta1; nearest is nesterov (of nesterov, momentum).");
+  EXPECT_REFUSAL(make_optimizer(Spec::parse("sgd:beta1=0.9"), sizes), ConfigError,
+                 "sgd has no parameter beta1; nearest is nesterov (of momentum_of, "
+                 "nesterov, momentum).");
 }
 
 TEST(Clip, ShortensOnlyWhatIsTooLong) {
