@@ -412,7 +412,8 @@ class UnderMpirun(Case):
     def test_threads_and_processes_come_to_the_same_bits(self):
         for scheme in ("dense", "oktopk", "knot", "exdyna", "adtopk"):
             words = (self.job, "--scheme", scheme, "--set", "model=cnn", "--set", "steps=20",
-                     "--set", "density_schedule=constant", "--set", "epochs=100", "--set", "bucket_mb=0.2", "--json")
+                     "--set", "density_schedule=constant", "--set", "epochs=100", "--set", "bucket_mb=0.2",
+                     "--set", "lr=0.02", "--json")
             threads = json.loads(self.done(*words, "--workers", "4").stdout)
             processes = json.loads(self.done(*words, env=AS_ROOT,
                                              launcher=[*MPIRUN, "-n", "4"]).stdout)
