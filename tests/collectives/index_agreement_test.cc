@@ -201,32 +201,7 @@ TEST_P(EachOfTheFamily, TellsEveryoneOfASumThatOverflowsInRoundedValues) {
 }
 
 TEST_P(EachOfTheFamily, GoesOnFromASavedState) {
-  const Layout layout = three_tensors(2000);
-  run(3, [&](Transport& link) {
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto first = link.channel(0);
-    const auto second = link.channel(1);
-    const auto made = make_collective(Spec::parse(name()), *first, *pick, layout);
-    const auto restored = make_collective(Spec::parse(name()), *second, *pick, layout);
-    std::vector<float> acc(2000);
-    std::vector<float> copy;
-    for (int step = 0; step < 12; ++step) {
-      std::vector<float> grad(2000);
-      for (std::size_t i = 0; i < 2000; ++i) grad[i] = skewed(link.rank(), step, i);
-      if (step == 5) {
-        State state = state_of(*made);
-        state.loading = true;
-        restored->visit_state(state);
-        copy = acc;
-      }
-      std::vector<float> again = grad;
-      made->reduce(acc, grad, 60, grad);
-      if (step < 5) continue;
-      restored->reduce(copy, again, 60, again);
-      EXPECT_EQ(again, grad) << "step " << step;
-      EXPECT_EQ(copy, acc) << "step " << step;
-    }
-  });
+  expect_goes_on_from_saved_state(name(), three_tensors(2000), skewed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalog, EachOfTheFamily, ::testing::ValuesIn(kFamily),

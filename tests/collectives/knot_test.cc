@@ -337,34 +337,9 @@ TEST(KnotSurvive, IsAShare) {
 // ---- what is kept
 
 TEST(Knot, GoesOnFromASavedState) {
-  const Layout layout = Layout::flat(2000);
+  // Ties, which go by the owner and so by the step.
   for (const char* name : {"knot", "knot:survive=0.8"})
-    run(3, [&](Transport& link) {
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
-      const auto first = link.channel(0);
-      const auto second = link.channel(1);
-      const auto made = make_collective(Spec::parse(name), *first, *pick, layout);
-      const auto restored = make_collective(Spec::parse(name), *second, *pick, layout);
-      std::vector<float> acc(2000);
-      std::vector<float> copy;
-      for (int step = 0; step < 12; ++step) {
-        std::vector<float> grad(2000);
-        // Ties, which go by the owner and so by the step.
-        for (std::size_t i = 0; i < 2000; ++i) grad[i] = few_values(link.rank(), step, i);
-        if (step == 5) {
-          State state = state_of(*made);
-          state.loading = true;
-          restored->visit_state(state);
-          copy = acc;
-        }
-        std::vector<float> again = grad;
-        made->reduce(acc, grad, 60, grad);
-        if (step < 5) continue;
-        restored->reduce(copy, again, 60, again);
-        EXPECT_EQ(again, grad) << name << ", step " << step;
-        EXPECT_EQ(copy, acc) << name << ", step " << step;
-      }
-    });
+    expect_goes_on_from_saved_state(name, Layout::flat(2000), few_values);
 }
 
 TEST(Knot, CutsWhatACompressorGivesBeyondK) {

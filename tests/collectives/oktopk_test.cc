@@ -543,35 +543,7 @@ TEST(OkTopk, LosesNothingWithARank) {
 }
 
 TEST(OkTopk, GoesOnFromASavedState) {
-  const Layout layout = Layout::flat(2000);
-  run(3, [&](Transport& link) {
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto first = link.channel(0);
-    const auto second = link.channel(1);
-    const Spec spec = Spec::parse("oktopk:tau=7");
-    const auto made = make_collective(spec, *first, *pick, layout);
-    const auto restored = make_collective(spec, *second, *pick, layout);
-    std::vector<float> acc(2000);
-    std::vector<float> copy;
-    for (int step = 0; step < 20; ++step) {
-      std::vector<float> grad(2000);
-      for (std::size_t i = 0; i < 2000; ++i) grad[i] = integers(link.rank(), step, i);
-      if (step == 5) {
-        State state = state_of(*made);
-        state.loading = true;
-        restored->visit_state(state);
-        copy = acc;
-      }
-      std::vector<float> again = grad;
-      made->reduce(acc, grad, 60, grad);
-      if (step < 5) continue;
-      restored->reduce(copy, again, 60, again);
-      EXPECT_EQ(again, grad) << "step " << step;
-      EXPECT_EQ(copy, acc) << "step " << step;
-      EXPECT_EQ(state_of(*restored).tables, state_of(*made).tables) << "step " << step;
-      EXPECT_EQ(state_of(*restored).numbers, state_of(*made).numbers) << "step " << step;
-    }
-  });
+  expect_goes_on_from_saved_state("oktopk:tau=7", Layout::flat(2000), integers);
 }
 
 TEST(OkTopk, CutsAnewWhereTheStateIsOfAnotherJob) {

@@ -4,6 +4,8 @@
 // kinds, what came of each step, and what each rank sent, sorted by what it was for.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -178,6 +180,41 @@ inline std::vector<Outcome> train(const Training& t) {
     }
   });
   return steps;
+}
+
+/// Fails unless a collective that was given the saved state of another, after five steps,
+/// goes on as that one does: the same sums, residuals and state.
+inline void expect_goes_on_from_saved_state(const std::string& name, const Layout& layout,
+                                            float (*gradient)(int rank, int step,
+                                                              std::size_t i)) {
+  run(3, [&](Transport& link) {
+    const auto pick = make_compressor(Spec::parse("topk"), layout);
+    const auto first = link.channel(0);
+    const auto second = link.channel(1);
+    const auto made = make_collective(Spec::parse(name), *first, *pick, layout);
+    const auto restored = make_collective(Spec::parse(name), *second, *pick, layout);
+    std::vector<float> acc(layout.size());
+    std::vector<float> copy;
+    for (int step = 0; step < 20; ++step) {
+      std::vector<float> grad(layout.size());
+      for (std::size_t i = 0; i < grad.size(); ++i)
+        grad[i] = gradient(link.rank(), step, i);
+      if (step == 5) {
+        State state = state_of(*made);
+        state.loading = true;
+        restored->visit_state(state);
+        copy = acc;
+      }
+      std::vector<float> again = grad;
+      made->reduce(acc, grad, 60, grad);
+      if (step < 5) continue;
+      restored->reduce(copy, again, 60, again);
+      EXPECT_EQ(again, grad) << name << ", step " << step;
+      EXPECT_EQ(copy, acc) << name << ", step " << step;
+      EXPECT_EQ(state_of(*restored).tables, state_of(*made).tables) << name;
+      EXPECT_EQ(state_of(*restored).numbers, state_of(*made).numbers) << name;
+    }
+  });
 }
 
 /// The coordinates of the `k` largest magnitudes, found by sorting, ties to the lower one;
