@@ -103,6 +103,7 @@ void ExclusiveSelect::learn(std::uint64_t selected, std::uint64_t k) {
 void ExclusiveSelect::visit_state(StateVisitor& visitor) {
   visitor.field("threshold", threshold_);
   visitor.field("slack", slack_);
+  agreement_.visit_state(visitor);
 }
 
 }  // namespace topknot::collective
