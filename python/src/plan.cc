@@ -114,11 +114,12 @@ bool Plan::run(Part& part, std::span<float> x, std::uint64_t step) {
   }
   const std::span<float> own = part.lifted.empty() ? x : std::span<float>(part.lifted);
   const double density = part.schedule->density(step);
-  const std::uint64_t k = coordinates_for(part.size, density);
+  // All of the bucket, in which other parts' tensors may be, is more than all of the part.
+  const std::uint64_t k = density >= 1 ? own.size() : coordinates_for(part.size, density);
   const StepTrace trace = part.bucket->step(own, k, own, 1, density);
   part.finite = trace.finite;
   totals_.coordinates += part.size;
-  totals_.wanted += trace.k_wanted;
+  totals_.wanted += std::min<std::uint64_t>(trace.k_wanted, part.size);
   totals_.agreed += std::min<std::uint64_t>(trace.count, part.size);
   totals_.sent_bytes += trace.sent_bytes;
   totals_.sent_messages += trace.sent_messages;

@@ -99,8 +99,10 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
   const std::span<float> debt =
       memory_ && collective_->owes() ? memory_->debt() : std::span<float>();
   reducing_ = true;
-  const Reduced reduced = collective_->reduce(debt, grad, k, sum);
+  Reduced reduced = collective_->reduce(debt, grad, k, sum);
   reducing_ = false;
+  // Where everything was wanted, what is missing was zero: as a dense sum it pays everywhere.
+  if (k >= grad.size()) reduced.paid = {};
   if (reduced.finite) {
     average(reduced, sum);
     if (memory_) memory_->after(reduced);

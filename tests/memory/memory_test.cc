@@ -270,5 +270,20 @@ TEST(DgcMemory, IsAtWorkInADenseBucketToo) {
   });
 }
 
+TEST(DgcMemory, MasksNothingWhereEverythingIsSentAndSomeOfItIsZero) {
+  testing::run(2, [](Transport& link) {
+    engine::Recipe recipe = engine::Recipe::of("topka");
+    recipe.memory = Spec::parse("dgc:momentum=0.5");
+    engine::Bucket bucket(Layout::flat(4), recipe, link, 0);
+    float velocity = 0;
+    for (int t = 0; t < 4; ++t) {
+      std::vector<float> g = {2, 2, 2, 0};
+      bucket.step(g, 4, g);
+      velocity = 0.5F * velocity + 2;
+      EXPECT_EQ(g, (std::vector<float>{velocity, velocity, velocity, 0}));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace topknot
