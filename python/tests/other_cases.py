@@ -104,6 +104,20 @@ def every_scheme_takes_a_tensor():
         assert x.abs().sum() > 0, f"{scheme} has agreed on nothing"
 
 
+def closed_sessions_cost_no_time():
+    for number in range(3):
+        reduce = topknot.SparseAllreduce(density=0.05)
+        reduce(torch.ones(1000))
+        if number % size() == rank():
+            time.sleep(0.2)  # so that the others say goodbye to this rank first
+        del reduce
+        dist.barrier()
+    before = time.process_time()
+    time.sleep(1)
+    assert time.process_time() - before < 0.5, "a thread of Gloo's does not rest"
+    dist.barrier()
+
+
 def disagreeing_ranks_are_told():
     reduce = topknot.SparseAllreduce(density=0.05, timeout=20)
     refuses(

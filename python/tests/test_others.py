@@ -10,6 +10,7 @@ def test_two_ranks_without_ddp(ranks):
         "optimizer_keeps_ranks_together",
         "sparse_allreduce_loses_nothing",
         "every_scheme_takes_a_tensor",
+        "closed_sessions_cost_no_time",
         "disagreeing_ranks_are_told",
         "every_option_is_compared",
         "a_scheme_that_one_rank_alone_misspells_leaves_none_waiting",
@@ -23,6 +24,7 @@ def test_four_ranks_without_ddp(ranks):
         "other_cases.py",
         "optimizer_at_density_one_is_ddp",
         "sparse_allreduce_loses_nothing",
+        "closed_sessions_cost_no_time",
         "fsdp_replicas_stay_together",
     )
 

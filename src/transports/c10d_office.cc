@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <list>
 
 #include "core/text.h"
 #include "topknot/error.h"
@@ -85,6 +86,22 @@ Office::~Office() {
   deadlines_.join();
   for (Desk& desk : desks_)
     if (desk.listener.joinable()) desk.listener.join();
+  leave_to_gloo();
+}
+
+// The group and its connections outlive the office. Where a message arrives for a receive
+// whose memory is gone, Gloo's thread neither reads the message nor waits: it asks for it
+// again and again and takes a whole core. So the memory stays until the process ends, as the
+// group does.
+void Office::leave_to_gloo() {
+  struct Kept {
+    std::vector<Desk> desks;
+    std::deque<std::pair<Bytes, Work>> posted;
+  };
+  static std::mutex mutex;
+  static auto& kept = *new std::list<Kept>;
+  const std::scoped_lock lock(mutex);
+  kept.push_back({std::move(desks_), std::move(posted_)});
 }
 
 void Office::start(std::uint64_t channel, Letter& letter,
@@ -162,6 +179,7 @@ void Office::withdraw(std::uint64_t channel,
   for (const auto& letter : letters) {
     if (!letter->is_send) {
       std::erase(lanes_[{channel, letter->peer}].wanted, letter);
+      if (letter->rest) posted_.push_back({std::move(letter->bytes), letter->rest});
       continue;
     }
     // A frame that ended half way would end the connection; its memory is ours.

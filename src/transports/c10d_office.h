@@ -132,6 +132,7 @@ class Office {
   void offer_frames(int peer);
   void listen(int peer);
   void keep_deadlines();
+  void leave_to_gloo();
   void post_control(int peer, const Bytes& message);
   void wake_all();
   [[noreturn]] void lose(int peer, const std::string& sentence);
@@ -156,7 +157,7 @@ class Office {
   std::map<std::pair<std::uint64_t, int>, Lane> lanes_;
   std::vector<std::uint32_t> next_tag_;  // by rank of the receiver
   std::set<c10d::Work*> waited_for_;
-  std::deque<std::pair<Bytes, Work>> posted_;  // control messages and farewells
+  std::deque<std::pair<Bytes, Work>> posted_;  // control messages, farewells, withdrawn
   std::vector<Desk> desks_;
   FailureAgreement agreement_;
   std::thread deadlines_;
