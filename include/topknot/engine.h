@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "topknot/layout.h"
+#include "topknot/memory.h"
 #include "topknot/state.h"
 #include "topknot/trace.h"
 #include "topknot/transport.h"
@@ -110,6 +111,16 @@ class Engine {
   /// written, and waits for all buckets. Throws what the communication thread has met with, a
   /// LinkError for instance: then the engine is dead, and what it owes can still be saved.
   StepReport finish();
+
+  /// One dense exchange that settles all residuals: gradient() then has their mean, in the
+  /// units of each parameter, and the residuals are zero. Between steps only. Where the report
+  /// says that it was not finite, all gradients are 0 and the residuals are as before.
+  StepReport settle();
+  /// What finish() and settle() leave in this parameter's gradient(): a gradient for an
+  /// optimizer, or a change to be subtracted from the weights as it is. It is a change where
+  /// the memory is in units of updates, but for parameters that are sent whole: of these the
+  /// gradient itself is reduced.
+  Units units(std::size_t parameter) const;
 
   /// What is kept from step to step, out of the engine and into it, by parameter name: other
   /// buckets may have been made since. Between steps only. load() throws ConfigError where

@@ -10,14 +10,25 @@
 
 namespace topknot {
 
+/// What the mean that the ranks agree on is.
+enum class Units {
+  gradients,  ///< a gradient, for an optimizer behind the exchange
+  updates,    ///< a change of the weights, to be subtracted from them as it is
+};
+
+/// What a memory is told of the step whose gradient it is given.
+struct LocalStep {
+  double learning_rate = 1;  ///< the one that the step is applied with
+  int ranks = 1;             ///< over which the mean is taken
+};
+
 /// What a rank remembers of the gradients it has not sent, for one bucket.
 class Memory {
  public:
   virtual ~Memory() = default;
 
   /// Turns the step's gradient, in place, into what joins the debt. Most leave it alone.
-  /// `learning_rate` is the one that the step's sum will be applied with.
-  virtual void before(std::span<float> grad, double learning_rate) = 0;
+  virtual void before(std::span<float> grad, const LocalStep& step) = 0;
   /// The debt, as long as the bucket: handed to Collective::reduce as `acc`.
   virtual std::span<float> debt() = 0;
   /// Called when the reduce has gone through, with what came of it. Not called for a step
@@ -35,6 +46,8 @@ class Memory {
   /// every later step not finite.
   virtual void owe_again(std::span<const std::uint32_t> index,
                          std::span<const float> mean);
+  /// What it makes of gradients, and so what its debt is in.
+  virtual Units units() const noexcept { return Units::gradients; }
   /// Whether it only keeps the debt, so that it has nothing to do where nothing is owed.
   virtual bool only_owes() const noexcept { return true; }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ struct State {
   using Value = std::variant<float, double, std::int64_t, std::uint64_t,
                              std::vector<std::uint64_t>, std::vector<float>>;
   std::map<std::string, Value, std::less<>> values;
+  /// Keys of `values` that estimates() visited.
+  std::set<std::string, std::less<>> estimates;
 
   friend bool operator==(const State&, const State&) = default;
 };
@@ -36,6 +39,12 @@ class StateVisitor {
   /// One value for each coordinate of the bucket: kept by parameter name and offset, so it
   /// survives other buckets.
   virtual void coordinates(std::string_view name, std::span<float> values) = 0;
+  /// Likewise, for what a rank estimates of its gradients, such as Adam's moments. When the
+  /// number of ranks changes, coordinates are shared out, so that their mean over the ranks
+  /// stays; estimates are averaged, so that each rank has one of the same size.
+  virtual void estimates(std::string_view name, std::span<float> values) {
+    coordinates(name, values);
+  }
 };
 
 }  // namespace topknot

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config.h"
 
+#include "topknot/error.h"
 #include "topknot/schedule.h"
 #include "topknot/transports.h"
 
@@ -10,7 +11,11 @@ namespace {
 // Makes one of each, so that what is wrong is said now and not in the first backward.
 void try_out(const Config& config) {
   const Layout layout = Layout::flat(1);
-  static_cast<void>(make_memory(config.recipe.memory, layout));
+  if (make_memory(config.recipe.memory, layout)->units() == Units::updates)
+    throw ConfigError(
+        "The memory " + config.recipe.memory.name +
+        " makes updates of gradients, and a torch optimizer would take them "
+        "for gradients: residual and dgc are the memories for PyTorch.");
   static_cast<void>(config.recipe.clipped(config.clip, 1, 1, 1));
   const auto pick = make_compressor(
       with_shared(config.recipe.compressor, config.recipe.collective), layout);

@@ -43,6 +43,8 @@ Recipe Recipe::of(std::string_view scheme) {
 
 Recipe Recipe::whole() const {
   Recipe made = *this;
+  if (make_memory(memory, Layout::flat(1))->units() == Units::updates)
+    made.memory = Spec::parse("none");
   made.collective = Spec::parse("dense");
   made.compressor = Spec::parse("topk");  // which stands for none
   return made;
@@ -86,32 +88,20 @@ Bucket::~Bucket() {
   if (reducing_) channel_->abandon();
 }
 
-StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> sum,
-                       double learning_rate, double density) {
+// `exchange` moves the messages of one trace.
+template <typename Exchange>
+StepTrace Bucket::traced(std::size_t k, Exchange exchange) {
   const double start = channel_->now();
   const Traffic before = *traffic_;
   pick_->seconds = 0;
   pick_->selected = 0;
-  pick_->expect(k, density);
 
-  if (sum.data() != grad.data()) clear_last(sum);
-  if (memory_) memory_->before(grad, learning_rate);
-  const std::span<float> debt =
-      memory_ && collective_->owes() ? memory_->debt() : std::span<float>();
   reducing_ = true;
-  Reduced reduced = collective_->reduce(debt, grad, k, sum);
+  const Reduced reduced = exchange();
   reducing_ = false;
-  // Where everything was wanted, what is missing was zero: as a dense sum it pays everywhere.
-  if (k >= grad.size()) reduced.paid = {};
-  if (reduced.finite) {
-    average(reduced, sum);
-    if (memory_) memory_->after(reduced);
-    last_.assign(reduced.index.begin(), reduced.index.end());
-    last_count_ = reduced.count;
-  }
 
   StepTrace trace;
-  trace.step = step_++;
+  trace.step = step_;
   trace.k_wanted = k;
   trace.k_selected = pick_->selected;
   trace.count = reduced.count;
@@ -123,6 +113,70 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
   trace.start = start;
   trace.seconds = channel_->now() - start;
   return trace;
+}
+
+StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> sum,
+                       double learning_rate, double density) {
+  const bool whole = units() == Units::updates && k >= grad.size() && sparse_steps_ == 0;
+  pick_->expect(k, density);
+  const StepTrace trace = traced(k, [&] {
+    return whole ? step_dense(grad, sum, learning_rate)
+                 : step_sparse(grad, k, sum, learning_rate);
+  });
+  ++step_;
+  return trace;
+}
+
+Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<float> sum,
+                            double learning_rate) {
+  if (sum.data() != grad.data()) clear_last(sum);
+  if (memory_) memory_->before(grad, {learning_rate, channel_->size()});
+  const std::span<float> debt =
+      memory_ && collective_->owes() ? memory_->debt() : std::span<float>();
+  Reduced reduced = collective_->reduce(debt, grad, k, sum);
+  if (!reduced.finite) return reduced;
+  // Where everything was wanted, what is missing was zero: as a dense sum it settles all.
+  if (k >= grad.size()) reduced.paid = {};
+  ++sparse_steps_;
+  average(reduced, sum);
+  if (memory_) memory_->after(reduced);
+  last_.assign(reduced.index.begin(), reduced.index.end());
+  last_count_ = reduced.count;
+  return reduced;
+}
+
+// Everything is sent, and was so from the first step on. So the ranks' optimizers are equal,
+// and the gradient is reduced first: one optimizer on the mean gradient, as in dense training.
+Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
+                           double learning_rate) {
+  if (!dense_) dense_ = make_dense();
+  last_.clear();  // it writes all of sum
+  Reduced reduced = dense_->reduce({}, grad, grad.size(), sum);
+  if (!reduced.finite) return reduced;
+  average(reduced, sum);
+  memory_->before(sum, {.learning_rate = learning_rate, .ranks = 1});
+  reduced.finite = std::ranges::all_of(sum, [](float x) { return std::isfinite(x); });
+  if (!reduced.finite) return reduced;
+  memory_->after(reduced);
+  last_count_ = reduced.count;
+  return reduced;
+}
+
+std::unique_ptr<Collective> Bucket::make_dense() const {
+  return make_collective(Spec::parse("dense"), *channel_, *pick_, layout_);
+}
+
+StepTrace Bucket::settle(std::span<float> mean) {
+  std::ranges::fill(mean, 0.0F);
+  if (!memory_ || !collective_->owes()) return traced(0, [] { return Reduced(); });
+  return traced(mean.size(), [&] {
+    const std::span<float> residual = memory_->debt();
+    std::ranges::copy(residual, mean.begin());
+    const Reduced reduced = make_dense()->reduce({}, mean, mean.size(), mean);
+    if (reduced.finite) average(reduced, mean);
+    std::ranges::fill(reduced.finite ? residual : mean, 0.0F);
+    return reduced;
+  });
 }
 
 void Bucket::take_back(std::span<const float> mean) {
@@ -138,6 +192,8 @@ void Bucket::save(State& state) {
   collective_->visit_state(collective);
   StateSaver memory(state, layout_, "memory");
   if (memory_) memory_->visit_state(memory);
+  StateSaver own(state, layout_, "bucket");
+  if (units() == Units::updates) own.field("sparse_steps", sparse_steps_);
 }
 
 void Bucket::load(const State& state) {
@@ -147,6 +203,8 @@ void Bucket::load(const State& state) {
   collective_->visit_state(collective);
   StateLoader memory(state, layout_, "memory");
   if (memory_) memory_->visit_state(memory);
+  StateLoader own(state, layout_, "bucket");
+  own.field("sparse_steps", sparse_steps_);
 }
 
 // A sum that is kept from step to step is zero but for what the last step wrote.

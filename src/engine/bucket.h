@@ -25,7 +25,8 @@ struct Recipe {
   static Recipe of(std::string_view scheme);
 
   /// The same for what is sent whole. Its memory is at work there too where it does more
-  /// than owe, as dgc's has the momentum.
+  /// than owe, as dgc's has the momentum; but not where it makes updates: an optimizer
+  /// behind the exchange of whole gradients is the dense optimizer itself.
   Recipe whole() const;
 
   /// The same where the gradient of all `coordinates` is to be no longer than `clip`. It is
@@ -65,6 +66,15 @@ class Bucket {
   /// it is dropped.
   void take_back(std::span<const float> mean);
 
+  /// Settles all of the residual by one dense sum over the ranks: `mean`, as long as the
+  /// bucket, gets its mean, and the residual becomes zero. Where nothing can be left in a
+  /// residual, or the trace says that the sum was not finite, `mean` is all zeros, and the
+  /// residual is as before.
+  StepTrace settle(std::span<float> mean);
+
+  /// What step() and settle() give.
+  Units units() const noexcept { return memory_ ? memory_->units() : Units::gradients; }
+
   /// What the bucket keeps from step to step, out of it and into it.
   void save(State& state);
   void load(const State& state);
@@ -83,6 +93,12 @@ class Bucket {
  private:
   class TimedCompressor;
 
+  template <typename Exchange>
+  StepTrace traced(std::size_t k, Exchange exchange);
+  Reduced step_dense(std::span<float> grad, std::span<float> sum, double learning_rate);
+  Reduced step_sparse(std::span<float> grad, std::size_t k, std::span<float> sum,
+                      double learning_rate);
+  std::unique_ptr<Collective> make_dense() const;
   void clear_last(std::span<float> sum);
   void average(const Reduced& reduced, std::span<float> sum) const;
 
@@ -96,6 +112,9 @@ class Bucket {
   std::size_t last_count_ = 0;       // how many there are; all, where last_ is empty
   bool reducing_ = false;            // a reduce has begun and has not returned
   std::uint64_t step_ = 0;
+  // Steps that did not settle everything: until the first, the ranks' memories are equal.
+  std::uint64_t sparse_steps_ = 0;
+  std::unique_ptr<Collective> dense_;  // of step_dense(), once there was one
 };
 
 }  // namespace topknot::engine

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "engine/bucket.h"
 #include "engine/buckets.h"
@@ -156,6 +157,31 @@ class Engine::Impl {
     add_up();
     report_.seconds = channel_->now() - report_.start;
     return std::move(report_);
+  }
+
+  StepReport settle() {
+    refuse_in_step("settle");
+    pipeline_.drain();
+    report_ = {};
+    report_.step = step_;
+    report_.start = channel_->now();
+    for (const auto& turn : turns_)
+      pipeline_.submit([this, turn = turn.get()] {
+        turn->trace = turn->bucket.settle(turn->gradients.all());
+        turn->trace.step = report_.step;
+        turn->trace.ready = report_.start;
+      });
+    pipeline_.drain();
+    report_.seconds = report_.exposed_seconds = channel_->now() - report_.start;
+    for (const auto& turn : turns_) report_.finite &= turn->trace.finite;
+    if (!report_.finite) take_back();
+    add_up();
+    return std::move(report_);
+  }
+
+  Units units(std::size_t parameter) {
+    const Turn* const turn = place(parameter).turn;
+    return turn == nullptr ? Units::gradients : turn->bucket.units();
   }
 
   void save(State& state) {
@@ -302,6 +328,8 @@ std::span<float> Engine::gradient(std::size_t parameter) {
 void Engine::begin(double learning_rate) { impl_->begin(learning_rate); }
 void Engine::ready(std::size_t parameter) { impl_->ready(parameter); }
 StepReport Engine::finish() { return impl_->finish(); }
+StepReport Engine::settle() { return impl_->settle(); }
+Units Engine::units(std::size_t parameter) const { return impl_->units(parameter); }
 void Engine::save(State& state) { impl_->save(state); }
 void Engine::load(const State& state) { impl_->load(state); }
 std::uint64_t Engine::steps() const noexcept { return impl_->steps(); }

@@ -61,6 +61,12 @@ void StateSaver::coordinates(std::string_view name, std::span<float> values) {
   }
 }
 
+void StateSaver::estimates(std::string_view name, std::span<float> values) {
+  coordinates(name, values);
+  for (const Tensor& tensor : layout_.tensors)
+    state_.estimates.insert(key_of(tensor.name, part_, name));
+}
+
 void StateLoader::field(std::string_view name, float& value) {
   load(state_, bucket_key(layout_, part_, name), value);
 }

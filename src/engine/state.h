@@ -27,6 +27,7 @@ class StateSaver final : public StateVisitor {
   void field(std::string_view name, std::uint64_t& value) override;
   void field(std::string_view name, std::vector<std::uint64_t>& values) override;
   void coordinates(std::string_view name, std::span<float> values) override;
+  void estimates(std::string_view name, std::span<float> values) override;
 
  private:
   State& state_;

@@ -65,7 +65,7 @@ class Dgc final : public Memory {
         next_velocity_(layout.size()),
         debt_(layout.size()) {}
 
-  void before(std::span<float> grad, double) override {
+  void before(std::span<float> grad, const LocalStep&) override {
     const float scale = clipping(grad);
     nesterov_ ? advance<true>(grad, scale) : advance<false>(grad, scale);
   }

@@ -17,7 +17,7 @@ class None final : public Memory {
  public:
   explicit None(const Layout& layout) : debt_(layout.size()) {}
 
-  void before(std::span<float>, double) override {}
+  void before(std::span<float>, const LocalStep&) override {}
   std::span<float> debt() override { return debt_; }
   void after(const Reduced&) override { std::fill(debt_.begin(), debt_.end(), 0.0F); }
   void owe_again(std::span<const std::uint32_t>, std::span<const float>) override {}

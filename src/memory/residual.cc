@@ -37,8 +37,9 @@ class Residual final : public Memory {
                 "inside"),
         debt_(layout.size()) {}
 
-  void before(std::span<float>, double learning_rate) override {
+  void before(std::span<float>, const LocalStep& step) override {
     decay_if_due();
+    const double learning_rate = step.learning_rate;
     if (!inside_ || !(learning_rate > 0)) return;
     if (last_rate_ > 0 && learning_rate != last_rate_)
       scale(static_cast<float>(last_rate_ / learning_rate));

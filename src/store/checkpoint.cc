@@ -175,6 +175,11 @@ Container CheckpointFolder::read_own(const Manifest& manifest,
   Fold fold;
   for (std::uint64_t old = rank; old < saved; old += ranks)
     fold.add(read(manifest.step, shard_name(old), manifest.shards[old]), shard_name(old));
+  if (rank >= saved) {
+    const std::uint64_t old = rank % saved;
+    fold.add(read(manifest.step, shard_name(old), manifest.shards[old]), shard_name(old),
+             Fold::Of::averaged);
+  }
   return fold.take(static_cast<double>(ranks) / static_cast<double>(saved));
 }
 

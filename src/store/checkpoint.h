@@ -28,12 +28,18 @@ namespace topknot::store {
 ///
 ///     new rank j  <-  (P'/P) * the sum of ranks w with w mod P' == j,    none for j >= P
 ///
-/// They are f32: what belongs to coordinates, such as a debt or a velocity. Everything
-/// else (thresholds, random states) is dropped. What must survive belongs into the shared
-/// container. Throws DataError when `own` has no such array, ContractError when it is not
-/// f32.
+/// They are f32: what belongs to coordinates, such as a residual. Estimates that each rank
+/// keeps of the same thing, such as Adam's moments, are averaged instead:
+///
+///     new rank j  <-  the mean of those ranks w; where there is none, of rank j mod P
+///
+/// Everything else (thresholds, random states) is dropped. What must survive belongs into
+/// the shared container. Throws DataError when `own` has no such array, ContractError when
+/// it is not f32.
 void mark_folded(Container& own, const std::string& name);
+void mark_averaged(Container& own, const std::string& name);
 bool is_folded(const Container& own, std::string_view name);
+bool is_averaged(const Container& own, std::string_view name);
 
 /// What a checkpoint was made of, in words of the caller's; a line each.
 struct Origin {
@@ -45,8 +51,9 @@ struct Origin {
 struct Loaded {
   Manifest manifest;  ///< step, the ranks' files at the time, origin
   Container shared;   ///< rank 0's, as it was saved
-  /// This rank's. With another number of ranks, what was marked is folded and nothing
-  /// else is there; a rank that nothing falls to has none, which is to be read as zeros.
+  /// This rank's. With another number of ranks, what was marked is folded or averaged and
+  /// nothing else is there; a rank that no residual falls to has none, which is to be read
+  /// as zeros.
   Container own;
   bool resized = false;
   /// A sentence for each later step that could not be read on this rank.

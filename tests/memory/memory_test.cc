@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,7 @@ constexpr std::uint32_t kTwo[] = {1, 5};
 /// One step as a bucket takes it, alone: returns what was sent.
 Sparse step(Memory& memory, std::vector<float> grad, double rate = 1,
             std::size_t k = kSent) {
-  memory.before(grad, rate);
+  memory.before(grad, {.learning_rate = rate});
   const std::span<float> debt = memory.debt();
   if (!core::fold(debt, grad)) return {};
   Sparse sent;
@@ -55,7 +56,8 @@ std::unique_ptr<Memory> make(const std::string& spec) {
 
 TEST(EveryMemory, CarriesOnFromWhatItSaved) {
   for (const std::string spec :
-       {"none", "residual", "residual:decay=0.9,lr=inside", "dgc", "dgc:nesterov=1"}) {
+       {"none", "residual", "residual:decay=0.9,lr=inside", "dgc", "dgc:nesterov=1",
+        "momentum", "momentum:nesterov=1", "adam", "adam:correct=0,masking=0"}) {
     const auto one = make(spec);
     for (int t = 0; t < 5; ++t) step(*one, gradient(t), 1.0 / (1 + t));
     const auto two = make(spec);
@@ -66,17 +68,18 @@ TEST(EveryMemory, CarriesOnFromWhatItSaved) {
 }
 
 TEST(EveryMemory, TakesAStepThatIsNotFiniteAsOneThatNeverWas) {
-  for (const std::string spec : {"none", "residual:decay=0.9", "residual:lr=inside",
-                                 "dgc", "dgc:nesterov=1", "dgc:clip=2"}) {
+  for (const std::string spec :
+       {"none", "residual:decay=0.9", "residual:lr=inside", "dgc", "dgc:nesterov=1",
+        "dgc:clip=2", "momentum", "momentum:nesterov=1"}) {
     const auto calm = make(spec);
     const auto shaken = make(spec);
     for (int t = 0; t < 12; ++t) {
       // The collective takes back what it folded; what is left is what before() did.
       std::vector<float> here = gradient(100 + t);
       here[static_cast<std::size_t>(t)] = t % 2 == 0 ? kNan : INFINITY;
-      shaken->before(here, 1);
+      shaken->before(here, {});
       std::vector<float> elsewhere = gradient(200 + t);
-      shaken->before(elsewhere, 1);
+      shaken->before(elsewhere, {});
       EXPECT_EQ(step(*calm, gradient(t)), step(*shaken, gradient(t))) << spec;
       EXPECT_EQ(copy_of(calm->debt()), copy_of(shaken->debt())) << spec;
     }
@@ -127,9 +130,9 @@ TEST(Residual, KeepsTheDebtWhenTheRateIsZero) {
   step(*memory, gradient(0), 0.5);
   const std::vector<float> owed = copy_of(memory->debt());
   std::vector<float> g(kLength);
-  memory->before(g, 0);
+  memory->before(g, {.learning_rate = 0});
   EXPECT_EQ(copy_of(memory->debt()), owed);
-  memory->before(g, 0.5);
+  memory->before(g, {.learning_rate = 0.5});
   EXPECT_EQ(copy_of(memory->debt()), owed);
 }
 
@@ -182,7 +185,9 @@ TEST(EveryMemory, OwesTheMeanOfAStepThatIsNotAppliedUnlessItForgets) {
       for (std::size_t i = 0; i < kLength; ++i) expected[i] += mean[i];
     memory->owe_again({}, mean);
     EXPECT_EQ(copy_of(memory->debt()), expected);
-    EXPECT_EQ(memory->bytes(), (entry.name == "dgc" ? 3U : 1U) * kLength * sizeof(float));
+    const std::map<std::string_view, std::size_t> vectors = {
+        {"none", 1}, {"residual", 1}, {"dgc", 3}, {"momentum", 3}, {"adam", 4}};
+    EXPECT_EQ(memory->bytes(), vectors.at(entry.name) * kLength * sizeof(float));
   }
 }
 
@@ -210,8 +215,9 @@ TEST(EveryMemory, OwesTheMeanWhereItHasCoordinatesAndLeavesEveryOtherBit) {
 }
 
 TEST(EveryMemory, StepsBackToTheBitsItHad) {
-  for (const std::string spec : {"residual:decay=0.9", "residual:decay=0.9,lr=inside",
-                                 "dgc", "dgc:nesterov=1,clip=2", "dgc:masking=0"}) {
+  for (const std::string spec :
+       {"residual:decay=0.9", "residual:decay=0.9,lr=inside", "dgc",
+        "dgc:nesterov=1,clip=2", "dgc:masking=0", "momentum", "momentum:nesterov=1"}) {
     const auto calm = make(spec);
     const auto shaken = make(spec);
     for (std::uint64_t t = 0; t < 8; ++t) {
@@ -220,7 +226,7 @@ TEST(EveryMemory, StepsBackToTheBitsItHad) {
       // A step that goes through with nothing paid and everything taken back.
       const std::vector<float> before = copy_of(shaken->debt());
       std::vector<float> refused = testing::wild(kLength, 100 + t);
-      shaken->before(refused, 1);
+      shaken->before(refused, {});
       shaken->after({.count = 2, .index = kTwo, .paid = kTwo});
       shaken->step_back();
       EXPECT_EQ(testing::bits_of(shaken->debt()), testing::bits_of(before)) << spec;
@@ -234,13 +240,13 @@ TEST(DgcMemory, ClipsTheGradientToItsLength) {
   double before = 0;
   for (const float value : g) before += static_cast<double>(value) * value;
   const std::vector<float> given = g;
-  clipped->before(g, 1);
+  clipped->before(g, {});
   for (std::size_t i = 0; i < kLength; ++i)
     EXPECT_FLOAT_EQ(g[i], static_cast<float>(0.5 / std::sqrt(before)) * given[i]);
 
   std::vector<float> small(kLength, 0.01F);
   const auto other = make("dgc:clip=0.5");
-  other->before(small, 1);
+  other->before(small, {});
   EXPECT_EQ(small, std::vector<float>(kLength, 0.01F));
 }
 

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// adam: each rank takes its own step of Adam, and the residual is in units of weights.
+//
+// Behind the exchange Adam sees a lump of T gradients every T steps. Its root mean square is
+// then 1/sqrt(T) of the lump's, so the coordinate moves sqrt(density) as far as under dense
+// training; and the largest gradients are not the largest moves, so the wrong coordinates
+// are selected. Here Adam comes first, and its moves are selected and agreed on:
+//
+//   step     m  <-  beta1 m + (1 - beta1) g        v  <-  beta2 v + (1 - beta2) g^2
+//            move  =  gain rate m' / (sqrt(v') + eps)      m', v' corrected for bias
+//   join     residual  <-  residual + move
+//   settle   the collective agrees on some coordinates and takes them out
+//   mask     m  <-  0 where this rank's residual was settled, unless all were
+//
+// The mean of Adams is not Adam of the mean: v holds the noise of one rank's batch, P times
+// that of the mean gradient, so where noise dominates the moves are sqrt(P) too small. gain
+// makes up for it: "sqrt" is sqrt(P), "none" is 1.
+//
+// A step that is not finite must not have moved m: before() writes the next m beside it, and
+// after() makes that the current one. v is moved in place, as far as its values are finite:
+// the squares of a gradient that was finite on this rank stay in it, which can only make
+// later moves smaller. A gradient whose square is not finite counts as not finite.
+//
+// Cost    16 bytes a coordinate: residual, m, next m and v. One pass in before(), which
+//         reads m, v and the gradient and writes all three; O(k) in after().
+// Paper   Kingma and Ba, "Adam", ICLR 2015, for the step. Local steps of Adam under error
+//         feedback are those of SparseLoCo (arXiv 2508.15706) with one step to a round;
+//         masking is DGC's (ICLR 2018).
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "core/merge.h"
+#include "topknot/catalog.h"
+
+namespace topknot::memory {
+namespace {
+
+class Adam final : public Memory {
+ public:
+  Adam(const Layout& layout, Params& params)
+      : beta1_(params.number("beta1", 0.9, 0, 1, "memory of the mean")),
+        beta2_(params.number("beta2", 0.999, 0, 1, "memory of the squares")),
+        epsilon_(
+            static_cast<float>(params.number("eps", 1e-8, 0, 1, "added to the root"))),
+        correct_(params.flag("correct", true, "correct the bias of the first steps")),
+        masking_(params.flag("masking", true,
+                             "set the mean to zero where the residual was settled")),
+        gain_(params.choice("gain", {"sqrt", "none"},
+                            "what makes up for the noise of one rank's squares: the "
+                            "square root of the number of ranks, or nothing") == "sqrt"),
+        mean_(layout.size()),
+        next_mean_(layout.size()),
+        square_(layout.size()),
+        residual_(layout.size()) {}
+
+  void before(std::span<float> grad, const LocalStep& step) override {
+    const auto t = static_cast<double>(steps_ + 1);
+    const double scale1 = correct_ ? 1 - std::pow(beta1_, t) : 1;
+    const double scale2 = correct_ ? 1 - std::pow(beta2_, t) : 1;
+    const double gain = gain_ ? std::sqrt(static_cast<double>(step.ranks)) : 1;
+    advance(grad, static_cast<float>(gain * step.learning_rate / scale1),
+            static_cast<float>(1 / std::sqrt(scale2)));
+  }
+
+  std::span<float> debt() override { return residual_; }
+
+  void after(const Reduced& reduced) override {
+    ++steps_;
+    mean_.swap(next_mean_);
+    if (masking_ && reduced.paid.size() < mean_.size()) core::erase(reduced.paid, mean_);
+  }
+
+  // after() has changed the new mean only, so the old one is still whole.
+  void step_back() override {
+    --steps_;
+    mean_.swap(next_mean_);
+  }
+
+  Units units() const noexcept override { return Units::updates; }
+  bool only_owes() const noexcept override { return false; }
+
+  std::uint64_t bytes() const noexcept override {
+    return 4 * residual_.size() * sizeof(float);
+  }
+
+  void visit_state(StateVisitor& visitor) override {
+    visitor.coordinates("debt", residual_);
+    visitor.estimates("mean", mean_);
+    visitor.estimates("square", square_);
+    visitor.field("steps", steps_);
+  }
+
+ private:
+  void advance(std::span<float> grad, float rate, float root) {
+    const auto beta1 = static_cast<float>(beta1_);
+    const auto beta2 = static_cast<float>(beta2_);
+    const float epsilon = epsilon_;
+    const float* const old = mean_.data();
+    float* const next = next_mean_.data();
+    float* const square = square_.data();
+    for (std::size_t i = 0; i < grad.size(); ++i) {
+      const float g = grad[i];
+      const float m = beta1 * old[i] + (1 - beta1) * g;
+      const float v = beta2 * square[i] + (1 - beta2) * g * g;
+      const bool finite = v <= std::numeric_limits<float>::max();  // not so for NaN
+      next[i] = m;
+      square[i] = finite ? v : square[i];
+      grad[i] = finite ? rate * m / (std::sqrt(v) * root + epsilon)
+                       : std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+
+  const double beta1_;
+  const double beta2_;
+  const float epsilon_;
+  const bool correct_;
+  const bool masking_;
+  const bool gain_;
+  std::uint64_t steps_ = 0;
+  std::vector<float> mean_;
+  std::vector<float> next_mean_;  // of the step under way
+  std::vector<float> square_;
+  std::vector<float> residual_;
+};
+
+}  // namespace
+
+std::unique_ptr<Memory> adam(const Layout& layout, Params& params) {
+  return std::make_unique<Adam>(layout, params);
+}
+
+}  // namespace topknot::memory
