@@ -3,12 +3,15 @@
 // What can be said against a job before its data are read or a rank is asked, and without torch:
 // every name in it but that of the data is looked up.
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "engine/rules.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
+#include "train/engine_options.h"
 #include "train/job.h"
 #include "train/optimizer.h"
 #include "train/rates.h"
@@ -52,6 +55,27 @@ void check_nonfinite(const Job& job) {
                       "; it is abort or skip.");
 }
 
+void check_updates(Job job) {
+  if (job.exchange != "updates" && job.exchange != "gradients")
+    throw ConfigError("The key exchange cannot be " +
+                      (job.exchange.empty() ? "empty" : job.exchange) +
+                      "; it is updates or gradients.");
+  if (job.exchange == "updates" && job.local_steps > 1)
+    throw ConfigError(
+        "Local steps exchange updates already: leave exchange at gradients with them.");
+  Settling::parse(job.settle);
+  std::vector<std::string> remarks;
+  place_optimizer(job, remarks);
+  const Spec memory = Spec::parse(job.memory.empty() ? find_scheme(job.scheme).memory
+                                                     : std::string_view(job.memory));
+  const bool makes_updates =
+      make_memory(memory, Layout::flat(1))->units() == Units::updates;
+  if (makes_updates != (job.exchange == "updates"))
+    throw ConfigError("The memory " + memory.name + " makes " +
+                      (makes_updates ? "updates" : "no updates") + " of gradients: set " +
+                      (makes_updates ? "exchange=updates." : "exchange=gradients."));
+}
+
 }  // namespace
 
 void check(const Job& job) {
@@ -59,6 +83,7 @@ void check(const Job& job) {
   check_exchange(job);
   check_nonfinite(job);
   make_optimizer(Spec::parse(job.optimizer), {});
+  check_updates(job);
   make_optimizer(Spec::parse(job.outer), {});
   Rates(Spec::parse(job.lr_schedule), job.lr, job.warmup, job.warmup_from,
         static_cast<double>(job.epochs));

@@ -58,8 +58,25 @@ void keep_state(State state, store::Container& own) {
   for (auto& [key, value] : state.values) {
     const std::string name = kState + key;
     std::visit([&](auto& one) { own.keep(name, std::move(one)); }, value);
-    if (std::holds_alternative<std::vector<float>>(value)) store::mark_folded(own, name);
+    if (!std::holds_alternative<std::vector<float>>(value)) continue;
+    state.estimates.contains(key) ? store::mark_averaged(own, name)
+                                  : store::mark_folded(own, name);
   }
+}
+
+// What a memory or a bucket keeps as a whole is the same on all ranks and survives a change
+// of their number. Thresholds and regions do not: they are found anew.
+bool is_shared(std::string_view key, const State::Value& value) {
+  return !std::holds_alternative<std::vector<float>>(value) &&
+         (key.find("/memory.") != key.npos || key.find("/bucket.") != key.npos);
+}
+
+void keep_shared_state(Engine& engine, store::Container& shared) {
+  State state;
+  engine.save(state);
+  for (auto& [key, value] : state.values)
+    if (is_shared(key, value))
+      std::visit([&](auto& one) { shared.keep(kState + key, std::move(one)); }, value);
 }
 
 template <typename T>
@@ -115,8 +132,9 @@ void keep_optimizer(Optimizer& optimizer, const std::string& whose,
                     const Replica& replica, store::Container& into) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     for (std::size_t s = 0; s < optimizer.slots().size(); ++s)
-      into.view(slot_name(whose, optimizer.slots()[s], replica.tensor(i)),
-                std::span<const float>(optimizer.slot(s, i)), replica.tensor(i).shape);
+      if (optimizer.keeps(i))
+        into.view(slot_name(whose, optimizer.slots()[s], replica.tensor(i)),
+                  std::span<const float>(optimizer.slot(s, i)), replica.tensor(i).shape);
   into.keep(whose + ".steps", optimizer.steps());
 }
 
@@ -124,6 +142,7 @@ void restore_optimizer(const store::Container& from, const std::string& whose,
                        const Replica& replica, Optimizer& optimizer) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     for (std::size_t s = 0; s < optimizer.slots().size(); ++s) {
+      if (!optimizer.keeps(i)) continue;
       const std::string name = slot_name(whose, optimizer.slots()[s], replica.tensor(i));
       if (!from.has(name))
         throw ConfigError("The checkpoint was made with another optimizer: it has no " +
@@ -131,6 +150,20 @@ void restore_optimizer(const store::Container& from, const std::string& whose,
       copy(from, name, optimizer.slot(s, i));
     }
   optimizer.steps() = from.scalar<std::uint64_t>(whose + ".steps");
+}
+
+// Only buckets whose memory makes updates count their sparse steps.
+void refuse_other_units(const State& kept, Replica& replica) {
+  bool now = false;
+  for (std::size_t i = 0; i < replica.size(); ++i)
+    now |= replica.engine().units(i) == Units::updates;
+  const bool then = std::ranges::any_of(kept.values, [](const auto& entry) {
+    return entry.first.ends_with("/bucket.sparse_steps");
+  });
+  if (now != then)
+    throw ConfigError(std::string("The checkpoint was made with exchange=") +
+                      (then ? "updates" : "gradients") +
+                      ", and its residuals are in other units: go on with the same.");
 }
 
 }  // namespace
@@ -151,6 +184,7 @@ store::Container shared_part(Live live) {
   shared.keep("position.sample", live.position.sample);
   shared.keep("position.step", live.position.step);
   shared.keep("engine.steps", live.replica.engine().steps());
+  keep_shared_state(live.replica.engine(), shared);
   FieldsInto fields(shared);
   live.rates.visit_state(fields);
   return shared;
@@ -179,6 +213,8 @@ void restore(const store::Loaded& from, Live live) {
                       " local steps, and what is owed there is in other units: go on "
                       "with local_steps " +
                       (was_local ? "above 1." : "of 1."));
+  const State kept = state_of(shared);
+  refuse_other_units(kept, live.replica);
   for (std::size_t i = 0; i < live.replica.size(); ++i) {
     const Tensor& tensor = live.replica.tensor(i);
     copy(shared, kWeight + tensor.name, live.replica.weight(i));
@@ -200,6 +236,7 @@ void restore(const store::Loaded& from, Live live) {
 
   State state = state_of(from.own);
   // In a checkpoint from before there were local steps the two are the same.
+  if (from.resized) state.values.insert(kept.values.begin(), kept.values.end());
   if (from.resized)
     state.values[std::string(kEngineSteps)] =
         shared.has("engine.steps") ? shared.scalar<std::uint64_t>("engine.steps")

@@ -2,16 +2,31 @@
 #include "train/engine_options.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "engine/bucket.h"
 #include "topknot/catalog.h"
+#include "topknot/error.h"
 
 namespace topknot::train {
 
+namespace {
+
+std::string memory_of(const Job& job) {
+  return job.memory.empty() ? std::string(find_scheme(job.scheme).memory) : job.memory;
+}
+
+// The memories have the optimizers' parameters.
+std::string memory_that_steps(const Spec& optimizer) {
+  const std::string own = optimizer.params.str();
+  if (optimizer.name != "sgd") return "adam" + (own.empty() ? "" : ":" + own);
+  Params params = optimizer.params;
+  const double momentum = params.number("momentum", 0, 0, 1, "");
+  return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;
+}
+
 void move_momentum(Job& job, std::vector<std::string>& remarks) {
-  const Scheme& scheme = find_scheme(job.scheme);
-  const Spec memory =
-      Spec::parse(job.memory.empty() ? scheme.memory : std::string_view(job.memory));
+  const Spec memory = Spec::parse(memory_of(job));
   std::string& behind = job.local_steps > 1 ? job.outer : job.optimizer;
   Spec optimizer = Spec::parse(behind);
   if (memory.name != "dgc" || optimizer.name != "sgd") return;
@@ -22,11 +37,30 @@ void move_momentum(Job& job, std::vector<std::string>& remarks) {
   const bool decays = job.weight_decay > 0 && job.local_steps == 1;
   behind = decays ? "sgd:" + moved + ",momentum_of=decay" : "sgd";
   if (!memory.params.str().empty()) {
-    remarks.push_back("the memory dgc has the momentum, so the optimizer goes without.");
+    remarks.emplace_back(
+        "the memory dgc has the momentum, so the optimizer goes without.");
     return;
   }
   job.memory = "dgc:" + moved;  // which has the same parameters
   remarks.push_back(moved + " is moved from the optimizer to the memory dgc.");
+}
+
+}  // namespace
+
+void place_optimizer(Job& job, std::vector<std::string>& remarks) {
+  if (job.exchange != "updates") return move_momentum(job, remarks);
+  if (job.memory.empty()) job.memory = memory_that_steps(Spec::parse(job.optimizer));
+}
+
+Settling Settling::parse(const std::string& text) {
+  if (text == "never") return {};
+  if (text == "end") return {.at_end = true};
+  std::uint64_t every = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), every);
+  if (end.ec != std::errc() || end.ptr != text.data() + text.size() || every == 0)
+    throw ConfigError("The key settle cannot be " + (text.empty() ? "empty" : text) +
+                      "; it is end, never, or a number of steps from 1.");
+  return {.at_end = true, .every = every};
 }
 
 void take_schedule(Job& job, std::vector<std::string>& remarks) {

@@ -12,9 +12,23 @@
 
 namespace topknot::train {
 
-/// DGC applies momentum before it sparsifies; the optimizer of what was exchanged, the outer one
-/// of local steps, must not apply it again. Moves it there, and says so in `remarks`.
-void move_momentum(Job& job, std::vector<std::string>& remarks);
+/// Decides which part of the optimizer goes where:
+///
+///   updates     the memory takes the optimizer's step on each rank's own gradient
+///   gradients   the optimizer is behind the exchange. DGC applies momentum before it
+///               sparsifies: then the optimizer behind it, the outer one of local steps, must
+///               not apply it again
+///
+/// Says in `remarks` what was moved.
+void place_optimizer(Job& job, std::vector<std::string>& remarks);
+
+/// When one dense exchange settles all residuals.
+struct Settling {
+  bool at_end = false;
+  std::uint64_t every = 0;  ///< so many steps; 0: not between
+  /// "end", "never" or a number of steps, which settles at the end too. Throws ConfigError.
+  static Settling parse(const std::string& text);
+};
 
 /// Gives `job` the density schedule of its scheme where it has none of its own, and says so in
 /// `remarks` where that is a warm-up.

@@ -44,6 +44,8 @@ struct Job {
 
   // The exchange.
   std::string scheme = "knot";
+  std::string exchange = "gradients";
+  std::string settle = "end";
   std::string memory;
   std::string compressor;
   std::string collective;

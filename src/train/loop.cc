@@ -30,6 +30,7 @@
 #include "train/recorder.h"
 #include "train/replica_fields.h"
 #include "train/train.h"
+#include "train/updates.h"
 
 namespace topknot::train {
 namespace {
@@ -64,13 +65,19 @@ class Trainer {
         observer_(observer),
         task_(make_task(job_, {link.rank(), link.size()})),
         replica_(task_->model(), link, engine_options(job_, kEngineChannel, pace())),
-        optimizer_(make_optimizer(Spec::parse(job_.optimizer), replica_.sizes())),
+        optimizer_(make_optimizer(Spec::parse(job_.optimizer), sizes_behind_exchange())),
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
         passes_(what_passes_leave()),
         conference_(link, kConferenceChannel),
-        recorder_(link, kRecorderChannel, job_, options.record) {
+        recorder_(link, kRecorderChannel, job_, options.record),
+        updates_(job_, replica_, link.size()),
+        settling_(Settling::parse(job_.settle)) {
     if (job_.local_steps > 1) local_.emplace(job_, replica_, *optimizer_);
+    if (updates_.on())
+      replica_.before_ready = [this](std::size_t parameter) {
+        updates_.prepare(parameter);
+      };
     if (!options.checkpoints.empty()) {
       folder_.emplace(store::disk(), options.checkpoints.string());
       store_link_ = link.channel(kStoreChannel);
@@ -87,6 +94,7 @@ class Trainer {
     while (!over() && !leaving_ && sound()) {
       step();
       if (!round_.empty() || !sound()) continue;
+      if (settles()) settle();
       if (check_is_due()) check_equal();
       if (epoch_done()) end_epoch();
       keep();
@@ -100,7 +108,7 @@ class Trainer {
 
  private:
   static Job prepared(Job job, std::vector<std::string>& remarks) {
-    move_momentum(job, remarks);
+    place_optimizer(job, remarks);
     take_schedule(job, remarks);
     if (clips_before(job))
       remarks.push_back("each worker clips its own gradient, at clip / sqrt(workers).");
@@ -110,6 +118,14 @@ class Trainer {
   Live live() {
     return {*task_, replica_,  *optimizer_,
             rates_, position_, local_ ? &local_->outer() : nullptr};
+  }
+
+  // Nothing for parameters that the memory's optimizer moves.
+  std::vector<std::size_t> sizes_behind_exchange() {
+    std::vector<std::size_t> sizes = replica_.sizes();
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      if (replica_.engine().units(i) == Units::updates) sizes[i] = 0;
+    return sizes;
   }
 
   std::vector<std::span<float>> what_passes_leave() {
@@ -231,24 +247,26 @@ class Trainer {
   void pass(StepRecord& record) {
     const Stopwatch watch;
     const bool recorded = recorder_.wants(record.step);
+    const bool held = recorded || local_ || updates_.holds_gradients();
     local_ ? local_->clear_gradients() : replica_.engine().begin(record.lr);
     for (std::int64_t i = 0; i < job_.accumulate; ++i) {
       const torch::Tensor one =
           task_->loss(position_) / static_cast<double>(job_.accumulate);
       position_.sample += task_->samples_per_pass();
-      replica_.backward(one, i + 1 == job_.accumulate && !recorded && !local_);
+      replica_.backward(one, i + 1 == job_.accumulate && !held);
       record.loss += one.item<double>();
     }
     record.compute_seconds = watch.seconds();
     // Nothing has set out yet, so the gradients are still this rank's own.
     if (recorded) recorder_.take(record.step, replica_);
+    if (held && updates_.on()) updates_.prepare_all();
   }
 
   // False, and nothing is moved, where a gradient is not finite, as only this rank's own can
-  // be: the engine has seen to the others.
+  // be: the engine has seen to the others. Updates were clipped before they were exchanged.
   bool apply(double lr) {
     double squares = 0;
-    const double clip = clips_before(job_) ? 0 : job_.clip;
+    const double clip = updates_.on() || clips_before(job_) ? 0 : job_.clip;
     if (clip > 0 || local_)
       for (std::size_t i = 0; i < replica_.size(); ++i)
         for (const float g : replica_.gradient(i)) squares += static_cast<double>(g) * g;
@@ -256,12 +274,35 @@ class Trainer {
     const auto factor = static_cast<float>(clip_factor(squares, clip));
     optimizer_->begin_step();
     for (std::size_t i = 0; i < replica_.size(); ++i) {
+      if (replica_.engine().units(i) == Units::updates) {
+        updates_.apply(i, lr);
+        continue;
+      }
       const bool decays = job_.decay_vectors || replica_.tensor(i).shape.size() > 1;
       optimizer_->apply(
           i, replica_.weight(i), replica_.gradient(i),
           {.lr = lr, .decay = decays ? job_.weight_decay : 0, .scale = factor});
     }
     return true;
+  }
+
+  // ---- settling
+
+  bool settles() const {
+    if (!updates_.on()) return false;
+    if (settling_.every > 0 && position_.step % settling_.every == 0) return true;
+    const bool last_epoch =
+        position_.epoch + 1 == static_cast<std::uint64_t>(job_.epochs) && epoch_done();
+    return settling_.at_end && (over() || last_epoch);
+  }
+
+  // One dense exchange of all residuals. A sum that is not finite is not applied.
+  void settle() {
+    const StepReport report = replica_.engine().settle();
+    outcome_.settle_bytes += report.sent_bytes;
+    if (!report.finite) return;
+    for (std::size_t i = 0; i < replica_.size(); ++i)
+      if (replica_.engine().units(i) == Units::updates) updates_.apply(i, 0);
   }
 
   // Of all steps since the last time, which is one but for local steps.
@@ -459,6 +500,7 @@ class Trainer {
     const double exposed = outcome_.exposed_seconds_per_step;
     outcome_.overlap =
         busy_seconds_ > 0 ? std::clamp(1 - exposed / busy_seconds_, 0.0, 1.0) : 0;
+    outcome_.sent_bytes_per_step += static_cast<double>(outcome_.settle_bytes);
     outcome_.sent_bytes_per_step /= steps;
     outcome_.exposed_seconds_per_step /= steps;
     outcome_.weights_hash = replica_.weights_hash();
@@ -479,6 +521,8 @@ class Trainer {
   PassMemory passes_;  // at the start of the round
   Conference conference_;
   Recorder recorder_;
+  Updates updates_;
+  const Settling settling_;
   std::optional<LocalSteps> local_;  // where they are more than one
   std::optional<store::CheckpointFolder> folder_;
   std::unique_ptr<Transport> store_link_;

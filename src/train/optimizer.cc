@@ -113,7 +113,7 @@ class Adam final : public Optimizer {
 
 Optimizer::Optimizer(std::vector<std::string_view> slots,
                      std::span<const std::size_t> sizes)
-    : slots_(std::move(slots)), kept_(slots_.size()) {
+    : slots_(std::move(slots)), sizes_(sizes.begin(), sizes.end()), kept_(slots_.size()) {
   for (auto& slot : kept_)
     for (const std::size_t size : sizes) slot.emplace_back(size);
 }

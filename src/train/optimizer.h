@@ -35,6 +35,8 @@ class Optimizer {
   std::vector<float>& slot(std::size_t which, std::size_t parameter) {
     return kept_[which][parameter];
   }
+  /// Whether it was made for any coordinates of this parameter.
+  bool keeps(std::size_t parameter) const noexcept { return sizes_[parameter] > 0; }
   std::uint64_t& steps() noexcept { return steps_; }
   /// As if no step had been taken.
   void reset();
@@ -46,6 +48,7 @@ class Optimizer {
 
  private:
   const std::vector<std::string_view> slots_;
+  const std::vector<std::size_t> sizes_;
   std::vector<std::vector<std::vector<float>>> kept_;  // by slot and parameter
 };
 

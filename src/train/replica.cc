@@ -44,7 +44,10 @@ void Replica::tie() {
         std::make_unique<torch::autograd::utils::LambdaPostHook>(
             [this, i](const torch::autograd::variable_list& outputs,
                       const torch::autograd::variable_list&) {
-              if (last_) engine_->ready(i);
+              if (last_) {
+                before_ready(i);
+                engine_->ready(i);
+              }
               return outputs;
             })));
   }

@@ -7,6 +7,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,6 +42,8 @@ class Replica {
   /// Goes backward. Gradients are called ready as they come when this is the `last` pass of
   /// the step, and only added up when it is not.
   void backward(const torch::Tensor& loss, bool last);
+  /// Called with each parameter just before it is called ready, on backward's thread.
+  std::function<void(std::size_t)> before_ready = [](std::size_t) {};
 
   /// The running statistics of the model's norms: f32, not trained, each rank's own.
   const std::vector<std::pair<std::string, torch::Tensor>>& statistics() const noexcept {

@@ -109,6 +109,7 @@ struct Outcome {
   double seconds = 0;              ///< of training, evaluation included
   Metric metric;                   ///< of the last evaluation
   double sent_bytes_per_step = 0;  ///< mean over this run's steps of the busiest rank
+  std::uint64_t settle_bytes = 0;  ///< of them, that settled residuals, in all
   double dense_bytes_per_step = 0;
   double exposed_seconds_per_step = 0;  ///< mean, of this rank
   double overlap = 0;                   ///< share of communication that was hidden

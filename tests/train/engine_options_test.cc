@@ -72,14 +72,14 @@ TEST(Momentum, OfTheDecayStaysWithTheOptimizer) {
   Job job = job_of("dgc");
   job.optimizer = "sgd:momentum=0.9,nesterov=1";
   job.weight_decay = 1e-4;
-  move_momentum(job, remarks);
+  place_optimizer(job, remarks);
   EXPECT_EQ(job.memory, "dgc:momentum=0.9,nesterov=1");
   EXPECT_EQ(job.optimizer, "sgd:momentum=0.9,nesterov=1,momentum_of=decay");
-  move_momentum(job, remarks);  // which has nothing left to do
+  place_optimizer(job, remarks);  // which has nothing left to do
   EXPECT_EQ(job.optimizer, "sgd:momentum=0.9,nesterov=1,momentum_of=decay");
   EXPECT_EQ(remarks.size(), 1U);
   Job plain = job_of("dgc");
-  move_momentum(plain, remarks);
+  place_optimizer(plain, remarks);
   EXPECT_EQ(plain.optimizer, "sgd");
 }
 

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs that exchange each rank's own optimizer steps.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "topknot/error.h"
+#include "train/engine_options.h"
+#include "train/runs.h"
+
+namespace topknot::train {
+namespace {
+
+using testing::expect_resumes;
+using testing::Folder;
+using testing::sentence_of;
+using testing::train_on;
+
+/// 20 steps an epoch on two ranks, 40 on one.
+Job small_job(const std::string& optimizer = "sgd:momentum=0.9") {
+  Job job;
+  job.name = "updates";
+  job.model = "mlp:hidden=32";
+  job.data = "generated:classes=4,size=320,seed=3,side=8,noise=0";
+  job.epochs = 2;
+  job.batch = 8;
+  job.lr = optimizer.starts_with("sgd") ? 0.02 : 0.002;
+  job.optimizer = optimizer;
+  job.scheme = "knot";
+  job.exchange = "updates";
+  job.density = 0.05;
+  job.bucket_mb = 0.01;
+  return job;
+}
+
+const std::vector<std::string> kOptimizers = {
+    "sgd", "sgd:momentum=0.9", "sgd:momentum=0.9,nesterov=1", "adam", "adamw"};
+
+double dense_accuracy(Job job) {
+  job.scheme = "dense";
+  job.exchange = "gradients";
+  return train_on(2, job).metric.value;
+}
+
+TEST(ExchangeOfUpdates, IsTheOptimizerItselfOnOneRankThatSendsAll) {
+  for (const std::string& optimizer : kOptimizers) {
+    Job job = small_job(optimizer);
+    job.density = 1;
+    job.weight_decay = 0.01;
+    job.clip = 1;
+    Job dense = job;
+    dense.scheme = "dense";
+    dense.exchange = "gradients";
+    EXPECT_EQ(train_on(1, job).weights_hash, train_on(1, dense).weights_hash)
+        << optimizer;
+  }
+}
+
+TEST(ExchangeOfUpdates, IsTheDenseOptimizerOnManyRanksThatSendAll) {
+  for (const std::string& optimizer : kOptimizers) {
+    Job job = small_job(optimizer);
+    job.density = 1;
+    Job dense = job;
+    dense.scheme = "dense";
+    dense.exchange = "gradients";
+    EXPECT_EQ(train_on(3, job).weights_hash, train_on(3, dense).weights_hash)
+        << optimizer;
+  }
+}
+
+TEST(ExchangeOfUpdates, ResumesToTheSameBits) {
+  for (const std::string& optimizer : kOptimizers) {
+    Job job = small_job(optimizer);
+    job.clip = 1;
+    job.settle = "never";  // for a run that ends settles, and one that is left does not
+    expect_resumes(2, job, 17);
+    job.settle = std::to_string(7);
+    expect_resumes(2, job, 14);
+  }
+}
+
+TEST(ExchangeOfUpdates, GoesOnWithOtherNumbersOfWorkers) {
+  for (const int ranks : {1, 3, 4}) {
+    Job job = small_job("adam");
+    job.epochs = 10;
+    const Folder folder;
+    Job first = job;
+    first.steps = 10;
+    train_on(2, first, {.checkpoints = folder.path()});
+    const Outcome resumed =
+        train_on(ranks, job, {.checkpoints = folder.path(), .resume = true});
+    EXPECT_GT(resumed.metric.value, dense_accuracy(job) - 0.05) << ranks;
+  }
+}
+
+TEST(ExchangeOfUpdates, SettlesAtTheEndUnlessToldOtherwise) {
+  Job job = small_job();
+  const Outcome settled = train_on(2, job);
+  EXPECT_GT(settled.settle_bytes, 0U);
+  job.settle = "never";
+  const Outcome not_settled = train_on(2, job);
+  EXPECT_EQ(not_settled.settle_bytes, 0U);
+  EXPECT_NE(settled.weights_hash, not_settled.weights_hash);
+  EXPECT_GT(settled.sent_bytes_per_step, not_settled.sent_bytes_per_step);
+  job.settle = "10";
+  EXPECT_EQ(train_on(2, job).settle_bytes, 4 * settled.settle_bytes);
+}
+
+TEST(ExchangeOfUpdates, LearnsWhatTheDenseRunLearns) {
+  for (const std::string optimizer : {"sgd:momentum=0.9", "adam"}) {
+    Job job = small_job(optimizer);
+    job.epochs = 20;
+    EXPECT_GT(train_on(2, job).metric.value, dense_accuracy(job) - 0.05) << optimizer;
+  }
+}
+
+TEST(ExchangeOfUpdates, IsRefusedWhereItCannotBe) {
+  Job job = small_job();
+  const auto why = [](const Job& bad) {
+    return sentence_of<ConfigError>([&] { check(bad); });
+  };
+  job.exchange = "moves";
+  EXPECT_EQ(why(job), "The key exchange cannot be moves; it is updates or gradients.");
+  job = small_job();
+  job.local_steps = 4;
+  EXPECT_EQ(
+      why(job),
+      "Local steps exchange updates already: leave exchange at gradients with them.");
+  job = small_job();
+  job.settle = "0";
+  EXPECT_EQ(why(job),
+            "The key settle cannot be 0; it is end, never, or a number of steps from 1.");
+  job = small_job();
+  job.memory = "residual";
+  EXPECT_EQ(why(job),
+            "The memory residual makes no updates of gradients: set "
+            "exchange=gradients.");
+  job.exchange = "gradients";
+  job.memory = "adam";
+  EXPECT_EQ(why(job),
+            "The memory adam makes updates of gradients: set exchange=updates.");
+}
+
+TEST(ExchangeOfUpdates, RefusesAResidualInTheUnitsOfGradients) {
+  const Folder folder;
+  Job first = small_job();
+  first.exchange = "gradients";
+  first.steps = 10;
+  train_on(2, first, {.checkpoints = folder.path()});
+  EXPECT_EQ(sentence_of<ConfigError>([&] {
+              train_on(2, small_job(), {.checkpoints = folder.path(), .resume = true});
+            }),
+            "The checkpoint was made with exchange=gradients, and its residuals are in "
+            "other units: go on with the same.");
+}
+
+}  // namespace
+}  // namespace topknot::train
