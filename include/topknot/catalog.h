@@ -40,7 +40,10 @@ struct MemoryEntry {
 /// their paper puts them together, and how the density changes over time there.
 struct Scheme {
   std::string_view name;
-  std::string_view memory;
+  /// What `topknot train` exchanges by it unless told: "gradients", or "updates" by the
+  /// memory that takes the optimizer's steps.
+  std::string_view exchange;
+  std::string_view memory;  ///< for gradients
   std::string_view compressor;
   std::string_view collective;
   std::string_view schedule;  ///< of the density, see make_schedule()

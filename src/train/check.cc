@@ -56,13 +56,13 @@ void check_nonfinite(const Job& job) {
 }
 
 void check_updates(Job job) {
-  if (job.exchange != "updates" && job.exchange != "gradients")
+  if (job.exchange != "auto" && job.exchange != "updates" && job.exchange != "gradients")
     throw ConfigError("The key exchange cannot be " +
                       (job.exchange.empty() ? "empty" : job.exchange) +
-                      "; it is updates or gradients.");
+                      "; it is auto, updates or gradients.");
   if (job.exchange == "updates" && job.local_steps > 1)
     throw ConfigError(
-        "Local steps exchange updates already: leave exchange at gradients with them.");
+        "Local steps exchange updates already: leave exchange at auto with them.");
   Settling::parse(job.settle);
   std::vector<std::string> remarks;
   place_optimizer(job, remarks);

@@ -16,6 +16,14 @@ std::string memory_of(const Job& job) {
   return job.memory.empty() ? std::string(find_scheme(job.scheme).memory) : job.memory;
 }
 
+std::string_view exchange_of(const Job& job) {
+  if (job.exchange != "auto") return job.exchange;
+  if (job.local_steps > 1) return "gradients";
+  if (job.memory.empty()) return find_scheme(job.scheme).exchange;
+  const auto memory = make_memory(Spec::parse(job.memory), Layout::flat(1));
+  return memory->units() == Units::updates ? "updates" : "gradients";
+}
+
 // The memories have the optimizers' parameters.
 std::string memory_that_steps(const Spec& optimizer) {
   const std::string own = optimizer.params.str();
@@ -48,8 +56,12 @@ void move_momentum(Job& job, std::vector<std::string>& remarks) {
 }  // namespace
 
 void place_optimizer(Job& job, std::vector<std::string>& remarks) {
+  job.exchange = exchange_of(job);
   if (job.exchange != "updates") return move_momentum(job, remarks);
   if (job.memory.empty()) job.memory = memory_that_steps(Spec::parse(job.optimizer));
+  remarks.push_back(
+      "each worker takes its own step of " + Spec::parse(job.optimizer).name +
+      ", and the workers exchange updates; exchange=gradients does without.");
 }
 
 Settling Settling::parse(const std::string& text) {

@@ -56,7 +56,7 @@ const Line kLines[] = {
     {"decay_vectors", &Job::decay_vectors, 0, 0, "whether biases and norms decay too"},
     {"clip", &Job::clip, 0, kAny, "longest reduced gradient (L2); 0: any; with dgc each worker's own"},
     {"scheme", &Job::scheme, 0, 0, "how gradients are exchanged, see `topknot list`"},
-    {"exchange", &Job::exchange, 0, 0, "gradients, for an optimizer behind the exchange, or updates: what each worker's own optimizer makes of its gradient"},
+    {"exchange", &Job::exchange, 0, 0, "updates, which each worker's own optimizer makes of its gradient; gradients, for an optimizer behind the exchange; auto: as the scheme has it, and gradients with local_steps or a memory for them"},
     {"settle", &Job::settle, 0, 0, "when one dense exchange settles all residuals: end, never, or every so many steps"},
     {"memory", &Job::memory, 0, 0, "instead of the scheme's"},
     {"compressor", &Job::compressor, 0, 0, "instead of the scheme's"},

@@ -44,7 +44,7 @@ struct Job {
 
   // The exchange.
   std::string scheme = "knot";
-  std::string exchange = "gradients";
+  std::string exchange = "auto";
   std::string settle = "end";
   std::string memory;
   std::string compressor;

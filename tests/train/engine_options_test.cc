@@ -67,6 +67,37 @@ TEST(Schedules, OfASchemeAreTakenWhereTheJobHasNone) {
   EXPECT_EQ(remarks.size(), 1U) << "there is nothing to say of a constant one";
 }
 
+TEST(Exchange, IsOfUpdatesByKnotUnlessTheJobSaysOtherwise) {
+  const auto placed = [](Job job) {
+    std::vector<std::string> remarks;
+    place_optimizer(job, remarks);
+    return job.exchange + " " + job.memory;
+  };
+  Job job = job_of("knot");
+  job.optimizer = "sgd:momentum=0.9";
+  EXPECT_EQ(placed(job), "updates momentum:momentum=0.9");
+  job.optimizer = "sgd";
+  EXPECT_EQ(placed(job), "updates momentum:momentum=0");
+  job.optimizer = "adamw:beta2=0.95";
+  EXPECT_EQ(placed(job), "updates adam:beta2=0.95");
+  job.local_steps = 4;
+  EXPECT_EQ(placed(job), "gradients ");
+  job.local_steps = 1;
+  job.memory = "residual";
+  EXPECT_EQ(placed(job), "gradients residual");
+  job.memory = "adam:gain=none";
+  EXPECT_EQ(placed(job), "updates adam:gain=none");
+  job.memory = "";
+  job.exchange = "gradients";
+  EXPECT_EQ(placed(job), "gradients ");
+  for (const Scheme& scheme : schemes()) {
+    const std::string expected = scheme.name == "knot" ? "updates" : "gradients";
+    EXPECT_EQ(placed(job_of(std::string(scheme.name))).substr(0, expected.size()),
+              expected)
+        << scheme.name << " is as its paper has it";
+  }
+}
+
 TEST(Momentum, OfTheDecayStaysWithTheOptimizer) {
   std::vector<std::string> remarks;
   Job job = job_of("dgc");

@@ -122,12 +122,12 @@ TEST(ExchangeOfUpdates, IsRefusedWhereItCannotBe) {
     return sentence_of<ConfigError>([&] { check(bad); });
   };
   job.exchange = "moves";
-  EXPECT_EQ(why(job), "The key exchange cannot be moves; it is updates or gradients.");
+  EXPECT_EQ(why(job),
+            "The key exchange cannot be moves; it is auto, updates or gradients.");
   job = small_job();
   job.local_steps = 4;
-  EXPECT_EQ(
-      why(job),
-      "Local steps exchange updates already: leave exchange at gradients with them.");
+  EXPECT_EQ(why(job),
+            "Local steps exchange updates already: leave exchange at auto with them.");
   job = small_job();
   job.settle = "0";
   EXPECT_EQ(why(job),
