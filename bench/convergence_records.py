@@ -95,7 +95,7 @@ def record_of(run: Run, folder: pathlib.Path) -> dict:
         "commit": about.get("versions", {}).get("commit"),
         "machine": machine_line(about),
         "steps": len(steps),
-        "seconds": rounded(result.get("seconds"), 4),
+        "seconds": rounded(sum(step["seconds"] for step in steps), 4),  # before a resume too
         "metric": {"name": metric.get("name"), "value": rounded(metric.get("value"))},
         "final_loss": mean_loss(steps[-max(1, len(steps) // 10) :]),
         "bytes": total,

@@ -36,6 +36,11 @@ class Rows:
         sign = 1 if lower_is_better(self.metric()) else -1
         return min(rates, key=lambda lr: (sign * rates[lr]["metric"]["value"], lr))
 
+    def edges(self, variant: str) -> list[float]:
+        """The lowest and the highest rate, when it was run with several."""
+        rates = sorted(lr for name, lr in self.groups if name == variant)
+        return [rates[0], rates[-1]] if len(rates) > 1 else []
+
     def metric(self) -> str | None:
         names = [one["metric"]["name"] for group in self.groups.values() for one in group.values()]
         return next((name for name in names if name), None)
@@ -104,7 +109,7 @@ def job_table(records: Records, job: str) -> str:
     steps = max(one["steps"] for group in rows.groups.values() for one in group.values())
     text = f"`{JOBS[job].name}`, {steps} steps.\n\n" + "\n".join(lines) + "\n"
     for variant in ("dense", "knot"):
-        if rows.best[variant] in (JOBS[job].rates[0], JOBS[job].rates[-1]):
+        if rows.best[variant] in rows.edges(variant):
             text += f"\nThe best rate of `{variant}` is at the edge of those tried.\n"
     return text
 
@@ -141,9 +146,12 @@ def print_tables(records: Records) -> None:
 
 
 def write_tables(records: Records, page: pathlib.Path) -> None:
-    """Between `<!-- convergence: NAME -->` and `<!-- end -->`."""
+    """Between `<!-- convergence: NAME -->` and `<!-- end -->`, each with its picture."""
     text = page.read_text()
     for name, table in tables(records).items():
+        picture = f"pictures/convergence-{name}.svg"
+        if (page.parent / picture).exists():
+            table += f"\n![{name}: over steps and over bytes]({picture})\n"
         place = re.compile(rf"(<!-- convergence: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         text, count = place.subn(lambda found: f"{found[1]}{table}{found[2]}", text)
         if count != 1:

@@ -48,7 +48,7 @@ KNOT = {"scheme": "knot", **UPDATES}
 
 
 def published(scheme: str) -> Variant:
-    return Variant(f"`{scheme}` as published: gradients",
+    return Variant(f"`{scheme}`, gradients, as in its paper",
                    {"scheme": scheme, "exchange": "gradients"})
 
 

@@ -49,7 +49,7 @@ class SetupTest(unittest.TestCase):
         self.be_user(0)
         self.stand_in(self.root / ".venv/bin/python", PYTHON % sys.executable)
         for package in ["torch-2.13.0+cpu", "numpy-2.4.6", "pytest-9.2.0",
-                        "scikit_build_core-1.1.1", "build-1.3.0"]:
+                        "scikit_build_core-1.1.1", "build-1.3.0", "matplotlib-3.11.2"]:
             self.install(package)
         self.offer_wheels(torch=200)
 
