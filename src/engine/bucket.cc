@@ -118,6 +118,7 @@ StepTrace Bucket::traced(std::size_t k, Exchange exchange) {
 StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> sum,
                        double learning_rate, double density) {
   const bool whole = units() == Units::updates && k >= grad.size() && sparse_steps_ == 0;
+  settled_ = {};
   pick_->expect(k, density);
   const StepTrace trace = traced(k, [&] {
     return whole ? step_dense(grad, sum, learning_rate)
@@ -142,6 +143,7 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
   if (memory_) memory_->after(reduced);
   last_.assign(reduced.index.begin(), reduced.index.end());
   last_count_ = reduced.count;
+  settled_ = reduced.paid;
   return reduced;
 }
 
@@ -168,6 +170,7 @@ std::unique_ptr<Collective> Bucket::make_dense() const {
 
 StepTrace Bucket::settle(std::span<float> mean) {
   std::ranges::fill(mean, 0.0F);
+  settled_ = {};
   if (!memory_ || !collective_->owes()) return traced(0, [] { return Reduced(); });
   return traced(mean.size(), [&] {
     const std::span<float> residual = memory_->debt();

@@ -61,6 +61,10 @@ class Bucket {
   StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
                  double learning_rate = 1, double density = 0);
 
+  /// The coordinates at which the last step settled this rank's residual, each once; empty
+  /// where it settled all of it, or was not finite. Valid until the next step() or settle().
+  std::span<const std::uint32_t> settled() const noexcept { return settled_; }
+
   /// The last step was finite here but is not to be applied: what it agreed on is owed
   /// again, O(k) where that was sparse. `mean` is the whole of it. Where nothing can be owed
   /// it is dropped.
@@ -110,7 +114,9 @@ class Bucket {
   std::unique_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
   std::size_t last_count_ = 0;       // how many there are; all, where last_ is empty
-  bool reducing_ = false;            // a reduce has begun and has not returned
+  std::span<const std::uint32_t>
+      settled_;            // of the last step, in the collective's memory
+  bool reducing_ = false;  // a reduce has begun and has not returned
   std::uint64_t step_ = 0;
   // Steps that did not settle everything: until the first, the ranks' memories are equal.
   std::uint64_t sparse_steps_ = 0;

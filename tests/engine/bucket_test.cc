@@ -121,6 +121,34 @@ TEST(Bucket, OwesExactlyWhatTheMeanDoesNotHave) {
   });
 }
 
+TEST(Bucket, TellsWhereTheLastStepSettledItsResidual) {
+  for (const char* scheme : {"knot", "topka", "gtopk", "oktopk"}) {
+    SCOPED_TRACE(scheme);
+    run(4, [&](Transport& link) {
+      const std::size_t n = 500;
+      Bucket bucket(Layout::flat(n), Recipe::of(scheme), link, 0);
+      const auto step = [&](std::size_t k, float extra) {
+        std::vector<float> grad = integers(n, link.rank(), 0);
+        for (float& value : grad) value += 0.5F;  // so that a residual of 0 was settled
+        grad[0] += extra;
+        bucket.step(grad, k, grad);
+      };
+      step(20, 0);
+      std::vector<std::uint32_t> zeros;
+      for (std::uint32_t i = 0; i < n; ++i)
+        if (bucket.debt()[i] == 0) zeros.push_back(i);
+      std::vector<std::uint32_t> settled(bucket.settled().begin(),
+                                         bucket.settled().end());
+      std::ranges::sort(settled);
+      EXPECT_EQ(settled, zeros);
+      step(20, std::numeric_limits<float>::infinity());
+      EXPECT_TRUE(bucket.settled().empty());
+      step(n, 0);
+      EXPECT_TRUE(bucket.settled().empty()) << "all were";
+    });
+  }
+}
+
 TEST(Bucket, HasNoDebtWhereNothingCanBeOwed) {
   run(2, [](Transport& link) {
     Bucket bucket(Layout::flat(64), Recipe::of("dense"), link, 0);
