@@ -35,7 +35,7 @@ class Hook final : public c10d::CommHookInterface {
           "A gradient came as a sparse tensor, as of an Embedding with sparse=True, "
           "which "
           "topknot does not reduce: make it with sparse=False.");
-    return session_->reduce(plan_for(bucket), buffer, bucket.isLast());
+    return session_->reduce(plan_for(bucket), buffer, {.last = bucket.isLast()});
   }
 
   at::Tensor parseHookResult(const c10::IValue& result) override {

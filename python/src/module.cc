@@ -74,8 +74,18 @@ class Link {
 /// What reduce() gives back to Python.
 struct Ticket {
   Future future;
+  std::shared_ptr<std::vector<std::int64_t>> positions;
   void wait() const { future->waitAndThrow(); }
+  /// Of reduce_update(), after wait().
+  at::Tensor settled() const {
+    return at::tensor(*positions, at::TensorOptions(at::kLong));
+  }
 };
+
+Ticket exchange(Session& session, int plan, at::Tensor x, const Exchange& how) {
+  const py::gil_scoped_release release;
+  return {session.reduce(plan, std::move(x), how), how.settled};
+}
 
 // The communication thread may need Python's lock to let go of a tensor, so whoever waits
 // for that thread must not hold it.
@@ -146,7 +156,9 @@ void bind_errors(py::module_& m) {
 }
 
 void bind_session(py::module_& m) {
-  py::class_<Ticket>(m, "Ticket").def("wait", &Ticket::wait, WithoutGil());
+  py::class_<Ticket>(m, "Ticket")
+      .def("wait", &Ticket::wait, WithoutGil())
+      .def("settled", &Ticket::settled);
   py::class_<Config>(m, "Config")
       .def(py::init(&Config::parse), py::kw_only(), py::arg("scheme"), py::arg("memory"),
            py::arg("compressor"), py::arg("collective"), py::arg("density"),
@@ -171,11 +183,36 @@ void bind_session(py::module_& m) {
           py::arg("tensors"))
       .def(
           "reduce",
+          [](Session& session, int plan, at::Tensor x, bool last, bool whole) {
+            using Kind = Exchange::Kind;
+            return exchange(
+                session, plan, std::move(x),
+                {.kind = whole ? Kind::whole : Kind::by_scheme, .last = last});
+          },
+          py::arg("plan"), py::arg("tensor"), py::arg("last") = true,
+          py::arg("whole") = false)
+      .def(
+          "reduce_update",
           [](Session& session, int plan, at::Tensor x, bool last) {
-            const py::gil_scoped_release release;
-            return Ticket{session.reduce(plan, std::move(x), last)};
+            auto settled = std::make_shared<std::vector<std::int64_t>>();
+            return exchange(session, plan, std::move(x),
+                            {.last = last, .settled = std::move(settled)});
           },
           py::arg("plan"), py::arg("tensor"), py::arg("last") = true)
+      .def(
+          "settle",
+          [](Session& session, int plan, at::Tensor x) {
+            return exchange(session, plan, std::move(x),
+                            {.kind = Exchange::Kind::settle});
+          },
+          py::arg("plan"), py::arg("tensor"))
+      .def(
+          "sent_whole",
+          [](Session& session,
+             const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>&
+                 tensors) { return session.sent_whole(layout_of(tensors)); },
+          py::arg("tensors"))
+      .def("density", &Session::density, WithoutGil())
       .def("save", &save)
       .def("load", &load, py::arg("values"), py::arg("step"))
       .def("totals", &totals_of)

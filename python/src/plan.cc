@@ -47,11 +47,12 @@ Plan::Plan(Layout layout, const Config& config, Transport& link, int& next_chann
   });
   for (const engine::Group& group : groups)
     parts_.push_back(
-        make_part(group, &group == &groups.back(), config, link, next_channel++));
+        make_part(group, &group == &groups.back(), config, link, next_channel));
 }
 
 Plan::Part Plan::make_part(const engine::Group& group, bool in_place,
-                           const Config& config, Transport& link, int channel) const {
+                           const Config& config, Transport& link,
+                           int& next_channel) const {
   Part part;
   Layout own;
   if (in_place) {
@@ -76,11 +77,17 @@ Plan::Part Plan::make_part(const engine::Group& group, bool in_place,
       (whole ? config.recipe.whole() : config.recipe)
           .clipped(config.clip, link.size(), part.size,
                    config.coordinates == 0 ? layout_.size() : config.coordinates);
-  part.bucket = std::make_unique<engine::Bucket>(own, recipe, link, channel);
+  part.bucket = std::make_unique<engine::Bucket>(own, recipe, link, next_channel++);
+  if (!whole && part.schedule->density(0) >= 1)
+    part.whole =
+        std::make_unique<engine::Bucket>(own, recipe.whole(), link, next_channel++);
   return part;
 }
 
-bool Plan::reduce(std::span<float> x, std::uint64_t step) {
+// Hands each part its own tensors: those of the part in place where they are, in a vector in
+// which the others are zeros.
+template <typename Exchange>
+bool Plan::in_parts(std::span<float> x, Exchange exchange) {
   for (Part& part : parts_) {
     std::size_t at = 0;
     if (part.lifted.empty()) continue;
@@ -92,7 +99,8 @@ bool Plan::reduce(std::span<float> x, std::uint64_t step) {
     }
   }
   bool finite = true;
-  for (Part& part : parts_) finite &= run(part, x, step);
+  for (Part& part : parts_)
+    finite &= exchange(part, part.lifted.empty() ? x : std::span<float>(part.lifted));
   if (!finite) std::fill(x.begin(), x.end(), std::numeric_limits<float>::quiet_NaN());
   for (Part& part : parts_) {
     std::size_t at = 0;
@@ -102,31 +110,69 @@ bool Plan::reduce(std::span<float> x, std::uint64_t step) {
       at += piece.size;
     }
   }
+  return finite;
+}
+
+bool Plan::reduce(std::span<float> x, std::uint64_t step, bool whole) {
+  const bool finite = in_parts(
+      x, [&](Part& part, std::span<float> own) { return run(part, own, step, whole); });
   ++totals_.steps;
   totals_.not_finite += finite ? 0 : 1;
   return finite;
 }
 
-bool Plan::run(Part& part, std::span<float> x, std::uint64_t step) {
+bool Plan::settle(std::span<float> x) {
+  return in_parts(x, [&](Part& part, std::span<float> own) {
+    const StepTrace trace = part.bucket->settle(own);
+    count(trace);
+    return trace.finite;
+  });
+}
+
+std::vector<std::int64_t> Plan::settled() const {
+  std::vector<std::int64_t> positions;
+  for (const Part& part : parts_) {
+    const auto list = part.bucket->settled();
+    std::vector<std::uint32_t> own(list.begin(), list.end());
+    std::sort(own.begin(), own.end());
+    auto next = own.begin();
+    std::size_t lifted_to = 0;
+    for (const Piece& piece : part.pieces) {
+      const std::size_t start = part.lifted.empty() ? piece.offset : lifted_to;
+      lifted_to += piece.size;
+      next = std::lower_bound(next, own.end(), start);
+      for (; next != own.end() && *next < start + piece.size; ++next)
+        positions.push_back(static_cast<std::int64_t>(piece.offset + (*next - start)));
+    }
+  }
+  std::sort(positions.begin(), positions.end());
+  return positions;
+}
+
+bool Plan::run(Part& part, std::span<float> own, std::uint64_t step, bool whole) {
   if (rollback_) {
     part.before.values.clear();
     part.bucket->save(part.before);
   }
-  const std::span<float> own = part.lifted.empty() ? x : std::span<float>(part.lifted);
-  const double density = part.schedule->density(step);
+  const double density = whole ? 1 : part.schedule->density(step);
   // All of the bucket, in which other parts' tensors may be, is more than all of the part.
   const std::uint64_t k = density >= 1 ? own.size() : coordinates_for(part.size, density);
-  const StepTrace trace = part.bucket->step(own, k, own, 1, density);
+  engine::Bucket& bucket = whole && part.whole ? *part.whole : *part.bucket;
+  const StepTrace trace = bucket.step(own, k, own, 1, density);
   part.finite = trace.finite;
   totals_.coordinates += part.size;
   totals_.wanted += std::min<std::uint64_t>(trace.k_wanted, part.size);
   totals_.agreed += std::min<std::uint64_t>(trace.count, part.size);
+  count(trace);
+  return trace.finite;
+}
+
+void Plan::count(const StepTrace& trace) {
   totals_.sent_bytes += trace.sent_bytes;
   totals_.sent_messages += trace.sent_messages;
   totals_.select_seconds += trace.select_seconds;
   totals_.wait_seconds += trace.wait_seconds;
   totals_.seconds += trace.seconds;
-  return trace.finite;
 }
 
 void Plan::roll_back() {

@@ -46,7 +46,14 @@ class Plan {
 
   /// Replaces `x` with the mean of what was agreed on. Returns false when that was not
   /// finite; then `x` is all NaN, and the debts are as before (see Config::rollback).
-  bool reduce(std::span<float> x, std::uint64_t step);
+  /// Where `whole` all of `x` is sent, whatever the density, and no residual takes part.
+  bool reduce(std::span<float> x, std::uint64_t step, bool whole = false);
+  /// Replaces `x` with the mean of the residuals, by a dense sum, and makes them zero. Where
+  /// that is not finite it returns false, `x` is all NaN, and the residuals are as before.
+  bool settle(std::span<float> x);
+  /// Where in `x` the last reduce() settled this rank's residual, in ascending order; empty
+  /// where it settled all of it.
+  std::vector<std::int64_t> settled() const;
   /// Undoes what the last reduce did to the debts.
   void roll_back();
 
@@ -63,6 +70,7 @@ class Plan {
   };
   struct Part {
     std::unique_ptr<engine::Bucket> bucket;
+    std::unique_ptr<engine::Bucket> whole;  // where a schedule begins by sending all
     std::unique_ptr<Schedule> schedule;
     std::size_t size = 0;       // of its tensors
     std::vector<Piece> pieces;  // where they are in the gradient
@@ -72,8 +80,11 @@ class Plan {
   };
 
   Part make_part(const engine::Group& group, bool in_place, const Config& config,
-                 Transport& link, int channel) const;
-  bool run(Part& part, std::span<float> x, std::uint64_t step);
+                 Transport& link, int& next_channel) const;
+  template <typename Exchange>
+  bool in_parts(std::span<float> x, Exchange exchange);
+  bool run(Part& part, std::span<float> own, std::uint64_t step, bool whole);
+  void count(const StepTrace& trace);
 
   const Layout layout_;
   const bool rollback_;

@@ -135,33 +135,34 @@ void Session::retire_plans() {
   });
 }
 
-Future Session::reduce(int plan, at::Tensor x, bool last) {
+Future Session::reduce(int plan, at::Tensor x, const Exchange& exchange) {
   std::vector<c10::Device> devices;
   if (!x.is_cpu()) devices.push_back(x.device());
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
   Staged staged = stage(x);
-  push(
-      [this, plan, x = std::move(x), staged = std::move(staged), last, future]() mutable {
-        try {
-          {
-            const std::scoped_lock lock(mutex_);
-            if (failure_ && !closing_) std::rethrow_exception(failure_);
-          }
-          if (staged.arrived) staged.arrived->synchronize();
-          reduce_now(plan, x, staged.host, last);
-          future->markCompleted(c10::IValue(std::move(x)));
-        } catch (...) {
-          {
-            const std::scoped_lock lock(mutex_);
-            if (!failure_) failure_ = std::current_exception();
-          }
-          future->setError(std::current_exception());
-        }
-      });
+  push([this, plan, x = std::move(x), staged = std::move(staged), exchange,
+        future]() mutable {
+    try {
+      {
+        const std::scoped_lock lock(mutex_);
+        if (failure_ && !closing_) std::rethrow_exception(failure_);
+      }
+      if (staged.arrived) staged.arrived->synchronize();
+      reduce_now(plan, x, staged.host, exchange);
+      future->markCompleted(c10::IValue(std::move(x)));
+    } catch (...) {
+      {
+        const std::scoped_lock lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+      }
+      future->setError(std::current_exception());
+    }
+  });
   return future;
 }
 
-void Session::reduce_now(int plan, at::Tensor x, const at::Tensor& staged, bool last) {
+void Session::reduce_now(int plan, at::Tensor x, const at::Tensor& staged,
+                         const Exchange& exchange) {
   const c10::NoGradGuard no_grad;
   Plan& own = ready(plan);
   if (static_cast<std::uint64_t>(x.numel()) != own.layout().size())
@@ -173,10 +174,19 @@ void Session::reduce_now(int plan, at::Tensor x, const at::Tensor& staged, bool 
     f32 = (staged.defined() ? staged : x).reshape({-1}).to(at::kFloat).contiguous();
   const std::span<float> values(f32.data_ptr<float>(),
                                 static_cast<std::size_t>(f32.numel()));
-  step_is_finite_ &= own.reduce(values, step_);
+  const bool finite = run(own, values, exchange);
   if (!reduces_in_place(x)) x.copy_(f32.reshape(x.sizes()));
+  if (exchange.kind == Exchange::Kind::settle) return;
+  step_is_finite_ &= finite;
   done_in_step_.push_back(&own);
-  if (last) end_step();
+  if (exchange.last) end_step();
+}
+
+bool Session::run(Plan& plan, std::span<float> x, const Exchange& exchange) {
+  if (exchange.kind == Exchange::Kind::settle) return plan.settle(x);
+  const bool finite = plan.reduce(x, step_, exchange.kind == Exchange::Kind::whole);
+  if (exchange.settled) *exchange.settled = plan.settled();
+  return finite;
 }
 
 void Session::end_step() {
@@ -202,6 +212,22 @@ void Session::hand_over_carried(Plan& plan) {
   for (const Tensor& tensor : plan.layout().tensors)  // '0' comes right after '/'
     values.erase(values.lower_bound(tensor.name + "/"),
                  values.lower_bound(tensor.name + "0"));
+}
+
+std::vector<bool> Session::sent_whole(const Layout& layout) const {
+  std::vector<bool> whole(layout.tensors.size(),
+                          config_.recipe.collective.name == "dense");
+  for (const engine::Group& group :
+       engine::sort_by_density(layout, config_.rules, config_.density))
+    if (group.density >= 1)
+      for (const std::size_t i : group.tensors) whole[i] = true;
+  return whole;
+}
+
+double Session::density() {
+  const auto schedule =
+      make_schedule(config_.recipe.schedule, config_.density, config_.steps_per_epoch);
+  return schedule->density(step());
 }
 
 State Session::save() {

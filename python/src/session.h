@@ -23,6 +23,19 @@ namespace topknot::python {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
+/// How a tensor is exchanged.
+struct Exchange {
+  enum class Kind {
+    by_scheme,
+    whole,   ///< all of it is sent, and no residual takes part
+    settle,  ///< the residuals are sent instead of it, all of them; no step
+  };
+  Kind kind = Kind::by_scheme;
+  bool last = true;  ///< ends the step
+  /// Gets Plan::settled(), unless null.
+  std::shared_ptr<std::vector<std::int64_t>> settled = nullptr;
+};
+
 class Session {
  public:
   Session(Config config, std::unique_ptr<Transport> link);
@@ -37,9 +50,14 @@ class Session {
   void retire_plans();
 
   /// Queues the flat tensor `x` to be replaced with the mean over the ranks. The future has
-  /// `x`, or the error. All ranks queue in the same order; `last` ends the step. `x` may be
-  /// of any floating type and on any device.
-  Future reduce(int plan, at::Tensor x, bool last);
+  /// `x`, or the error. All ranks queue in the same order. `x` may be of any floating type and
+  /// on any device.
+  Future reduce(int plan, at::Tensor x, const Exchange& exchange);
+
+  /// By tensor whether it is sent whole, on every step.
+  std::vector<bool> sent_whole(const Layout& layout) const;
+  /// The density of the next step, where no rule says otherwise.
+  double density();
 
   /// What is kept from step to step, as of when all that is queued is done.
   State save();
@@ -65,7 +83,9 @@ class Session {
   void work();
   void push(std::function<void()> task);
   void ask(const std::function<void()>& task);
-  void reduce_now(int plan, at::Tensor x, const at::Tensor& staged, bool last);
+  void reduce_now(int plan, at::Tensor x, const at::Tensor& staged,
+                  const Exchange& exchange);
+  bool run(Plan& plan, std::span<float> x, const Exchange& exchange);
   Plan& ready(int plan);
   void hand_over_carried(Plan& plan);
   void end_step();
