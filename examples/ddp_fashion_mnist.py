@@ -37,9 +37,8 @@ model = nn.Sequential(
     nn.MaxPool2d(2), nn.Flatten(), nn.Linear(800, 256), nn.ReLU(), nn.Linear(256, 10),
 )  # fmt: skip
 model = DistributedDataParallel(model)
-topknot.attach(model, density=0.01)  # <-- this
-
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+topknot.attach(model, density=0.01, optimizer=optimizer)  # <-- this
 x, y = (part[rank::ranks] for part in pictures("train", 20000))
 for epoch in range(2):
     for i in torch.randperm(len(x)).split(32):

@@ -48,6 +48,7 @@ def optimizer_keeps_ranks_together():
         torch.optim.SGD(model.parameters(), lr=0.1),
         model.named_parameters(),
         density=0.02,
+        exchange="gradients",
         bucket_mb=0.01,
         backward_passes_per_step=2,
     )
@@ -169,6 +170,9 @@ def a_stopped_rank_is_named_in_every_scheme():
 ANOTHER = {
     "scheme": "topka",
     "density": 0.25,
+    "exchange": "gradients",
+    "first_moments": ["exp_avg"],
+    "gain": 2.0,
     "memory": "none",
     "compressor": "gaussiank",
     "collective": "oktopk",

@@ -2,11 +2,13 @@
 """Sparse allreduce for data-parallel training over slow networks.
 
     import topknot
-    model = DistributedDataParallel(model)
-    topknot.attach(model, density=0.01)       # and train as before
+    optimizer = topknot.DistributedOptimizer(optimizer, model.named_parameters(), density=0.01)
+    ...                                       # train as before, without DDP
+    topknot.settle(optimizer)
 
+    DistributedOptimizer   any optimizer: exchanges the changes that it makes of the weights
+    settle                 at the end of training: applies what is left in residuals
     attach                 for DistributedDataParallel: a communication hook
-    DistributedOptimizer   without DDP: reduces gradients as they become ready
     SparseAllreduce        the plain operation on a flat tensor
     fsdp_all_reduce_hook   for fully_shard(): sparse between replicas
     state_dict, load_state_dict, gather_state_dict      what is still owed, for checkpoints
@@ -51,7 +53,7 @@ from topknot._session import (
 )
 from topknot.allreduce import SparseAllreduce, fsdp_all_reduce_hook
 from topknot.ddp import attach
-from topknot.optimizer import DistributedOptimizer, synchronize
+from topknot.optimizer import DistributedOptimizer, settle, synchronize
 
 __version__ = "0.1.0"
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "gather_state_dict",
     "load_state_dict",
     "schemes",
+    "settle",
     "state_dict",
     "stats",
     "synchronize",

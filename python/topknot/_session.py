@@ -7,6 +7,7 @@ here is ordered against what others send, and an NCCL job can use it, too.
 
 import atexit
 import dataclasses
+import math
 import socket
 import time
 import weakref
@@ -30,6 +31,7 @@ class Options:
 
     scheme: str
     density: float
+    exchange: str  # "gradients" or "updates"
     memory: str | None
     compressor: str | None
     collective: str | None
@@ -47,15 +49,30 @@ class Options:
                 f"steps_per_epoch={self.steps_per_epoch} is no number of steps: it is at "
                 "least 1, or None where it is not known."
             )
+        if self.exchange not in ("updates", "gradients"):
+            raise _core.ConfigError(
+                f"exchange={self.exchange!r} is neither \"updates\" nor \"gradients\"."
+            )
+        if not 0 <= self.clip < math.inf:
+            raise _core.ConfigError(
+                f"clip={self.clip} is no length of a gradient: it is 0, for any, or more."
+            )
+        updates = self.exchange == "updates"
+        memory = self.memory or ("residual" if updates else "")
+        if updates and memory.split(":")[0] != "residual":
+            raise _core.ConfigError(
+                f"memory={memory!r} is for gradients: with exchange=\"updates\" the optimizer "
+                "comes first, and the memory is residual."
+            )
         return _core.Config(
             scheme=self.scheme,
-            memory=self.memory or "",
+            memory=memory,
             compressor=self.compressor or "",
             collective=self.collective or "",
             density=self.density,
             schedule=self.schedule or "",
             steps_per_epoch=self.steps_per_epoch,
-            clip=self.clip,
+            clip=0.0 if updates else self.clip,  # updates: before the optimizer's step
             coordinates=self.coordinates,
             rules=list(self.rules),
             rollback=self.rollback,
@@ -203,6 +220,7 @@ def state_dict(owner: Any) -> dict[str, Any]:
         "rank": session.core.rank,
         "world_size": session.core.size,
         "scheme": session.options.scheme,
+        "exchange": session.options.exchange,
         "step": session.core.step(),
         "values": session.core.save(),
     }
@@ -228,7 +246,15 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
     now, rank j owes Q/P times what all ranks w with w mod Q = j owed, so that the mean of
     what is owed stays the same.
     """
-    core = session_of(owner).core
+    session = session_of(owner)
+    core = session.core
+    for one in _states(state):
+        before, now = one.get("exchange", "gradients"), session.options.exchange
+        if before != now:
+            raise _core.ConfigError(
+                f"This state is of an exchange of {before}, and this is one of {now}: the "
+                f"residuals are in other units. Go on with exchange={before!r}."
+            )
     mine = _share(_states(state), core.rank, core.size)
     core.load(mine["values"], mine["step"])
 

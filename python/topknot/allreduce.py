@@ -40,6 +40,7 @@ class SparseAllreduce:
         options = Options(
             scheme=scheme,
             density=float(density),
+            exchange="gradients",
             memory=memory,
             compressor=compressor,
             collective=collective,

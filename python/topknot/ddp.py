@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The communication hook for DistributedDataParallel."""
 
+import warnings
 from collections.abc import Iterable
 
 import torch
@@ -16,6 +17,7 @@ def attach(
     scheme: str = "knot",
     density: float = 0.01,
     *,
+    optimizer: torch.optim.Optimizer | None = None,
     memory: str | None = None,
     compressor: str | None = None,
     collective: str | None = None,
@@ -35,6 +37,9 @@ def attach(
     scheme       a name of topknot.schemes(); memory, compressor and collective replace its
                  parts, each with parameters as in "oktopk:tau=64"
     density      in (0, 1]; 1 sends everything
+    optimizer    what the gradients are for. SGD's momentum is taken out of it and into the
+                 memory (dgc), before the exchange, with a warning that says so; for others
+                 with a memory of gradients, as Adam, topknot.DistributedOptimizer() is right
     schedule     density over time instead of the scheme's: "constant", "dense:steps=512" or
                  "exponential:stages=4,period=100,from=0.25"; the schemes dgc and oktopk
                  have a warm-up, the others are constant
@@ -55,9 +60,13 @@ def attach(
                  only in the bucket where that was found.
     """
     _refuse_what_cannot_be(model)
+    moves_momentum = optimizer is not None and _has_momentum(optimizer)
+    if moves_momentum:
+        memory = _memory_for(optimizer, memory)
     options = Options(
         scheme=scheme,
         density=float(density),
+        exchange="gradients",
         memory=memory,
         compressor=compressor,
         collective=collective,
@@ -83,6 +92,79 @@ def attach(
     model.logger._set_comm_hook_name("topknot")
     model._comm_hooks.append((_python_reducer_hook, None))
     remember(model, session)
+    if moves_momentum:
+        _take_momentum(optimizer, session.core.rank)
+    elif session.core.rank == 0 and not (
+        isinstance(optimizer, torch.optim.SGD)
+        or _is_dgc(scheme, memory)
+        or all(session.core.sent_whole([(name, list(p.shape)) for name, p in trained]))
+    ):
+        _name_the_better_way()
+
+
+def _has_momentum(optimizer: torch.optim.Optimizer) -> bool:
+    return isinstance(optimizer, torch.optim.SGD) and any(
+        group["momentum"] > 0 for group in optimizer.param_groups
+    )
+
+
+def _memory_for(optimizer: torch.optim.Optimizer, memory: str | None) -> str:
+    """With the momentum of an SGD."""
+    if memory is not None:
+        raise _core.ConfigError(
+            f"memory={memory!r} and an optimizer with momentum do not go together: the momentum "
+            "would become the memory. Leave one of them out."
+        )
+    if optimizer.state:
+        raise _core.ConfigError(
+            "The optimizer has momentum from earlier steps, which would be lost: attach topknot "
+            "before its first step."
+        )
+    kinds = {(g["momentum"], g["nesterov"], g["dampening"]) for g in optimizer.param_groups}
+    if len(kinds) > 1 or min(kinds)[2] != 0:
+        raise _core.ConfigError(
+            "topknot.attach() takes one momentum, the same in all groups of the optimizer and "
+            "without dampening: for this one use topknot.DistributedOptimizer()."
+        )
+    momentum, nesterov, _ = min(kinds)
+    return f"dgc:momentum={momentum!r}" + (",nesterov=1" if nesterov else "")
+
+
+def _take_momentum(optimizer: torch.optim.Optimizer, rank: int) -> None:
+    momentum = optimizer.param_groups[0]["momentum"]
+    for group in optimizer.param_groups:
+        group["momentum"] = 0
+        group["nesterov"] = False
+        group["weight_decay"] = group["weight_decay"] / (1 - momentum)
+    if rank == 0:
+        warnings.warn(
+            f"topknot has taken the optimizer's momentum of {momentum} into its memory, before "
+            "the exchange, and has set it to 0 in the optimizer; weight decay, which momentum "
+            "does not multiply any more, is divided by 1 - momentum.",
+            stacklevel=3,
+        )
+
+
+def _is_dgc(scheme: str, memory: str | None) -> bool:
+    """Whether momentum is in the memory already."""
+    of_scheme = {entry["name"]: entry["memory"] for entry in _core.catalog()}
+    return (memory or of_scheme.get(scheme, "")).split(":")[0] == "dgc"
+
+
+_better_way_is_named = False
+
+
+def _name_the_better_way() -> None:
+    global _better_way_is_named
+    if _better_way_is_named:
+        return
+    _better_way_is_named = True
+    warnings.warn(
+        "Momentum and Adam often train worse behind an exchange of sparse gradients: "
+        "topknot.DistributedOptimizer(optimizer, model.named_parameters()), without DDP, "
+        "exchanges what the optimizer makes of them; or hand in attach(..., optimizer=) an SGD.",
+        stacklevel=3,
+    )
 
 
 def _python_reducer_hook(state, bucket):

@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data parallelism without DDP: gradients are reduced as autograd makes them."""
+"""Data parallelism without DDP, by the optimizer: what it makes of gradients is exchanged, or
+the gradients themselves, as autograd makes them."""
 
-import dataclasses
+import math
+import warnings
 import weakref
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from topknot import _core
 from topknot._agreement import shapes
-from topknot._session import Options, Session, has_session, open_session, remember
+from topknot._buckets import NamedParameters, make_buckets
+from topknot._session import (
+    Options,
+    Session,
+    has_session,
+    open_session,
+    remember,
+    session_of,
+)
+from topknot._updates import FIRST_MOMENTS, Gain, Updates
 
 AnyOptimizer = TypeVar("AnyOptimizer", bound=torch.optim.Optimizer)
 
@@ -22,6 +33,9 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     scheme: str = "knot",
     density: float = 0.01,
     *,
+    exchange: str = "updates",
+    first_moments: Iterable[str] = FIRST_MOMENTS,
+    gain: Gain = "auto",
     memory: str | None = None,
     compressor: str | None = None,
     collective: str | None = None,
@@ -36,13 +50,35 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     broadcast: bool = True,
     rollback: bool = True,
 ) -> AnyOptimizer:
-    """Makes `optimizer` step on the mean of all ranks' gradients, sparsified.
+    """Makes the ranks train one model with `optimizer`, exchanging little.
 
-    Returns the same optimizer, so schedulers and the rest work on. Gradients are put
-    together into buckets of about `bucket_mb`, last parameters first, and sent while
-    backward goes on; optimizer.step() waits for them. With a GradScaler, or to clip
-    gradients, call topknot.synchronize(optimizer) after backward. `broadcast` hands out rank
-    0's parameters first. The other arguments are those of topknot.attach().
+    Returns the same optimizer, so schedulers and the rest work on. After optimizer.step() all
+    ranks have the same weights, bit for bit.
+
+    exchange     "updates": the optimizer takes its step on this rank's own gradients. The
+                 change of the weights joins the residual, the ranks agree on the mean of
+                 about `density` of it, and that is subtracted from the weights they had. Any
+                 optimizer will do. The exchange is in optimizer.step().
+                 "gradients": the mean of the gradients is agreed on, while backward goes on,
+                 and the optimizer steps on it: sparse gradients, which momentum and Adam take
+                 badly.
+                 What is sent whole, as biases and norms are, and all of it at density 1, has
+                 its gradients reduced with either.
+    first_moments
+                 names in optimizer.state, by parameter: with updates they become zero where
+                 this rank's residual was settled
+    gain         with updates the change is multiplied by it; "auto" is the square root of the
+                 number of ranks where the optimizer has a second moment, for that of one rank
+                 holds that much more noise than that of the mean, and else 1. Decoupled
+                 weight decay is not multiplied: it is of the agreed weights.
+    clip         with updates the longest gradient (L2): each rank's own is clipped at
+                 clip * sqrt(ranks) before its step
+
+    Parameters are put together into buckets of about `bucket_mb`, last parameters first.
+    `broadcast` hands out rank 0's parameters first. With a GradScaler call
+    topknot.synchronize(optimizer) after backward; with gradients to clip them, too. With
+    gradients say `backward_passes_per_step`; with updates gradients may be accumulated as
+    one likes. The other arguments are those of topknot.attach().
     """
     if has_session(optimizer):
         raise _core.ConfigError("This optimizer is distributed by topknot already.")
@@ -50,6 +86,7 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     options = Options(
         scheme=scheme,
         density=float(density),
+        exchange=exchange,
         memory=memory,
         compressor=compressor,
         collective=collective,
@@ -61,82 +98,113 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         rollback=rollback,
         timeout=float(timeout),
     )
+    moments = tuple(first_moments)
     also = {
         "backward_passes_per_step": str(backward_passes_per_step),
         "bucket_mb": str(bucket_mb),
         "broadcast": str(broadcast),
+        "first_moments": " ".join(moments),
+        "gain": str(gain),
         **shapes(parameters),
     }
     session = open_session(process_group, options, also)
+    _check_gain(gain)
     if broadcast:
         source = dist.get_process_group_ranks(process_group or dist.group.WORLD)[0]
         for _, parameter in parameters:
             dist.broadcast(parameter.data, source, group=process_group)
-    backward = _Backward(session, parameters, int(bucket_mb * 2**20), backward_passes_per_step)
-    optimizer.register_step_pre_hook(lambda *_: backward.synchronize())
+    bucket_bytes = int(bucket_mb * 2**20)
+    if exchange == "updates":
+        own = _of_optimizer(optimizer, parameters)
+        is_whole = session.core.sent_whole([(name, list(p.shape)) for name, p in own])
+    if exchange == "updates" and (clip > 0 or not all(is_whole)):
+        updates = Updates(
+            session, own, is_whole, bucket_bytes, clip=clip, gain=gain, first_moments=moments
+        )
+        optimizer.register_step_pre_hook(_without_closure(updates.begin))
+        optimizer.register_step_post_hook(lambda this, *_: updates.finish(this))
+        _updates[optimizer] = updates
+    else:
+        backward = _Backward(session, parameters, bucket_bytes, backward_passes_per_step)
+        optimizer.register_step_pre_hook(_without_closure(lambda _: backward.synchronize()))
+        _backwards[optimizer] = backward
     remember(optimizer, session)
-    _backwards[optimizer] = backward
     return optimizer
 
 
+def _check_gain(gain: Gain) -> None:
+    if gain != "auto" and (isinstance(gain, str) or not (gain > 0 and math.isfinite(gain))):
+        raise _core.ConfigError(f'gain={gain!r} is neither "auto" nor a number above 0.')
+
+
+def _of_optimizer(
+    optimizer: torch.optim.Optimizer, parameters: NamedParameters
+) -> NamedParameters:
+    held = {p for group in optimizer.param_groups for p in group["params"]}
+    return [(name, p) for name, p in parameters if p in held]
+
+
+def _without_closure(begin):
+    def hook(optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict[str, Any]) -> None:
+        if kwargs.get("closure") is not None or any(callable(one) for one in args[1:]):
+            raise _core.ConfigError(
+                "optimizer.step(closure) runs backward inside the step, where topknot cannot "
+                "exchange what comes of it: run backward first, and call step() without."
+            )
+        begin(optimizer)
+
+    return hook
+
+
+def settle(optimizer: torch.optim.Optimizer) -> None:
+    """Settles all residuals: one dense exchange, whose mean is subtracted from the weights.
+
+    For the end of training, when the learning rate has come down: residuals hold the changes
+    of about 1 / density steps, and at the full rate they are too large a step. All ranks call
+    it, with what DistributedOptimizer(exchange="updates") has returned. Where nothing is left in
+    residuals, as at density 1, it does nothing.
+    """
+    if session_of(optimizer).options.exchange != "updates":
+        raise _core.ConfigError(
+            "Residuals of gradients cannot be settled, for they are no change of the weights: "
+            'topknot.settle() is for DistributedOptimizer(exchange="updates").'
+        )
+    if optimizer in _updates and not _updates[optimizer].settle():
+        warnings.warn(
+            "The sum of the residuals is not finite in some bucket, which is left as it was.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
 def synchronize(optimizer: torch.optim.Optimizer) -> None:
-    """Waits until the gradients are reduced; optimizer.step() then does not."""
-    if optimizer not in _backwards:
+    """With gradients: waits until they are reduced; optimizer.step() then does not.
+    With updates: makes all gradients NaN on all ranks where one is not finite on any, so that
+    all of them skip the step."""
+    if optimizer in _updates:
+        _updates[optimizer].synchronize(optimizer)
+    elif optimizer in _backwards:
+        _backwards[optimizer].synchronize()
+    else:
         raise _core.ConfigError(
             "topknot.synchronize() takes what DistributedOptimizer() has returned."
         )
-    _backwards[optimizer].synchronize()
-
-
-@dataclasses.dataclass(eq=False)
-class _Bucket:
-    plan: int
-    flat: torch.Tensor
-    slices: list[tuple[torch.nn.Parameter, int]]
-    missing: int = 0  # gradients that are still to come
-    ticket: _core.Ticket | None = None
 
 
 class _Backward:
     """Counts gradients into buckets, and sends the buckets in the order of their numbers."""
 
     def __init__(
-        self,
-        session: Session,
-        parameters: list[tuple[str, torch.nn.Parameter]],
-        bucket_bytes: int,
-        passes: int,
+        self, session: Session, parameters: NamedParameters, bucket_bytes: int, passes: int
     ) -> None:
         self._core = session.core
         self._passes = passes
-        self._buckets: list[_Bucket] = []
+        self._buckets = make_buckets(self._core, parameters, bucket_bytes)
         self._next = 0  # the bucket to be sent next
         self._seen: dict[torch.nn.Parameter, int] = {}
-        pack: list[tuple[str, torch.nn.Parameter]] = []
-        for name, parameter in reversed(parameters):
-            if pack and self._is_full(pack, parameter, bucket_bytes):
-                self._add(pack)
-                pack = []
-            pack.append((name, parameter))
-        if pack:
-            self._add(pack)
-
-    @staticmethod
-    def _is_full(pack: list, parameter: torch.nn.Parameter, limit: int) -> bool:
-        size = sum(p.numel() * p.element_size() for _, p in pack)
-        return size >= limit or pack[0][1].device != parameter.device
-
-    def _add(self, pack: list[tuple[str, torch.nn.Parameter]]) -> None:
-        plan = self._core.add_plan([(name, list(p.shape)) for name, p in pack])
-        size = sum(p.numel() for _, p in pack)
-        bucket = _Bucket(plan, torch.zeros(size, device=pack[0][1].device), [], len(pack))
-        offset = 0
-        number = len(self._buckets)
-        for _, parameter in pack:
-            bucket.slices.append((parameter, offset))
-            offset += parameter.numel()
-            parameter.register_post_accumulate_grad_hook(self._counter(number))
-        self._buckets.append(bucket)
+        for number, bucket in enumerate(self._buckets):
+            for parameter, _ in bucket.slices:
+                parameter.register_post_accumulate_grad_hook(self._counter(number))
 
     def _counter(self, number: int):
         me = weakref.ref(self)
@@ -163,12 +231,7 @@ class _Backward:
     def _send(self) -> None:
         bucket = self._buckets[self._next]
         self._next += 1
-        for parameter, offset in bucket.slices:
-            place = bucket.flat[offset : offset + parameter.numel()]
-            if parameter.grad is None:
-                place.zero_()
-            else:
-                place.copy_(parameter.grad.reshape(-1))
+        bucket.take_gradients()
         last = self._next == len(self._buckets)
         bucket.ticket = self._core.reduce(bucket.plan, bucket.flat, last)
 
@@ -179,20 +242,16 @@ class _Backward:
         while self._next < len(self._buckets):  # parameters that this step did not use
             self._send()
         for bucket in self._buckets:
-            assert bucket.ticket is not None
-            bucket.ticket.wait()
-            bucket.ticket = None
+            bucket.wait()
             bucket.missing = len(bucket.slices)
-            for parameter, offset in bucket.slices:
-                mean = bucket.flat[offset : offset + parameter.numel()].view(parameter.shape)
-                if parameter.grad is None:
-                    parameter.grad = mean.to(parameter.dtype, copy=True)
-                else:
-                    parameter.grad.copy_(mean)
+            bucket.give_gradients()
         self._next = 0
         self._seen.clear()
 
 
 _backwards: "weakref.WeakKeyDictionary[torch.optim.Optimizer, _Backward]" = (
+    weakref.WeakKeyDictionary()
+)
+_updates: "weakref.WeakKeyDictionary[torch.optim.Optimizer, Updates]" = (
     weakref.WeakKeyDictionary()
 )

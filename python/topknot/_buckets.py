@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters put together into flat vectors, each of which is exchanged as one."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import torch
+
+from topknot import _core
+
+NamedParameters = list[tuple[str, torch.nn.Parameter]]
+
+
+@dataclasses.dataclass(eq=False)
+class Bucket:
+    plan: int
+    flat: torch.Tensor
+    slices: list[tuple[torch.nn.Parameter, int]]
+    missing: int = 0  # gradients that are still to come
+    ticket: _core.Ticket | None = None
+
+    def places(self) -> Iterator[tuple[torch.nn.Parameter, torch.Tensor]]:
+        """Each parameter with its part of `flat`, in its shape."""
+        for parameter, offset in self.slices:
+            yield parameter, self.flat[offset : offset + parameter.numel()].view(parameter.shape)
+
+    def take_gradients(self) -> None:
+        for parameter, place in self.places():
+            if parameter.grad is None:
+                place.zero_()
+            else:
+                place.copy_(parameter.grad)
+
+    def give_gradients(self) -> None:
+        for parameter, place in self.places():
+            if parameter.grad is None:
+                parameter.grad = place.to(parameter.dtype, copy=True)
+            else:
+                parameter.grad.copy_(place)
+
+    def is_finite(self) -> bool:
+        """Whether what came back is to be used: else it is all NaN."""
+        return bool(self.flat[:1].isfinite().all())
+
+    def wait(self) -> None:
+        assert self.ticket is not None
+        self.ticket.wait()
+        self.ticket = None
+
+
+def make_buckets(
+    core: _core.Session, parameters: NamedParameters, bucket_bytes: int
+) -> list[Bucket]:
+    """Of about `bucket_bytes` each, last parameters first."""
+    buckets = []
+    pack: NamedParameters = []
+    for name, parameter in reversed(parameters):
+        if pack and _is_full(pack, parameter, bucket_bytes):
+            buckets.append(_make(core, pack))
+            pack = []
+        pack.append((name, parameter))
+    if pack:
+        buckets.append(_make(core, pack))
+    return buckets
+
+
+def _is_full(pack: NamedParameters, parameter: torch.nn.Parameter, limit: int) -> bool:
+    size = sum(p.numel() * p.element_size() for _, p in pack)
+    return size >= limit or pack[0][1].device != parameter.device
+
+
+def _make(core: _core.Session, pack: NamedParameters) -> Bucket:
+    plan = core.add_plan([(name, list(p.shape)) for name, p in pack])
+    kind = torch.float32
+    for _, parameter in pack:
+        kind = torch.promote_types(kind, parameter.dtype)  # so that weights fit in unrounded
+    size = sum(p.numel() for _, p in pack)
+    bucket = Bucket(plan, torch.zeros(size, dtype=kind, device=pack[0][1].device), [], len(pack))
+    offset = 0
+    for _, parameter in pack:
+        bucket.slices.append((parameter, offset))
+        offset += parameter.numel()
+    return bucket
