@@ -43,7 +43,7 @@ JOBS = {
     "quickstart": Job("quickstart", 1404, (0.025, 0.05, 0.1), 90, {}),
 }
 
-UPDATES = {"exchange": "updates", "settle": "end"}
+UPDATES = {"exchange": "updates", "settle": "never"}
 KNOT = {"scheme": "knot", **UPDATES}
 
 
@@ -59,7 +59,7 @@ def with_updates(scheme: str) -> Variant:
 DENSE = {"scheme": "dense", "exchange": "gradients"}
 VARIANTS = {
     "dense": Variant("everything is exchanged", DENSE),
-    "knot": Variant("`knot` at 1 %, updates, settled at the end: the default", KNOT),
+    "knot": Variant("`knot` at 1 %, updates: the default", KNOT),
     "knot-gradients": Variant("`knot` with the optimizer behind the exchange",
                               {"scheme": "knot", "exchange": "gradients"}),
     "oktopk": published("oktopk"),
@@ -74,15 +74,15 @@ VARIANTS = {
     "knot-d0.02": Variant("`knot` at 2 %", {**KNOT, "density": "0.02"}),
     "knot-d0.05": Variant("`knot` at 5 %", {**KNOT, "density": "0.05"}),
     "knot-no-masking": Variant(
-        "`knot`, the first moment stays where a coordinate was settled",
+        "`knot`, the momentum stays where a coordinate was settled",
         {**KNOT, "memory": "momentum:momentum=0.9,masking=0"}, ("resnet20",)),
     "knot-adam-no-masking": Variant(
-        "`knot`, the first moment stays where a coordinate was settled",
-        {**KNOT, "memory": "adam:masking=0"}, ("ncf", "wikitext2")),
+        "`knot`, Adam's mean stays where a coordinate was settled",
+        {**KNOT, "memory": "adam:masking=0"}, ("ncf", "wikitext2", "an4")),
     "knot-adam-no-gain": Variant("`knot`, Adam's rate not corrected for the number of ranks",
                                  {**KNOT, "memory": "adam:gain=none"}, ("ncf", "wikitext2")),
-    "knot-not-settled": Variant("`knot`, residuals are left at the end",
-                                {**KNOT, "settle": "never"}, ("resnet20", "ncf", "wikitext2")),
+    "knot-settled": Variant("`knot`, residuals are settled at the end",
+                            {**KNOT, "settle": "end"}, ("resnet20", "ncf", "wikitext2")),
     "knot-no-clip": Variant("`knot`, no clipping", {**KNOT, "clip": "0"}, ("wikitext2",)),
     "dense-fewer-steps": Variant(f"`dense` with about the bytes of `knot`: 1/{FEWER} of the steps",
                                  DENSE, fewer_steps=True),
@@ -133,7 +133,7 @@ STAGES = [
     (["dense"], "best of dense", [2, 3]),
     (["knot"], "best of knot", [2, 3]),
     (["dense-fewer-steps", "epoch-average"], "best of dense", [1]),
-    (["knot-no-masking", "knot-adam-no-masking", "knot-adam-no-gain", "knot-not-settled",
+    (["knot-no-masking", "knot-adam-no-masking", "knot-adam-no-gain", "knot-settled",
       "knot-no-clip"], "best of knot", [1]),
     (["oktopk", "gtopk", "exdyna"], "best of dense knot", [1]),
     (["oktopk-updates", "gtopk-updates", "exdyna-updates"], "best of knot dense", [1]),

@@ -13,6 +13,9 @@
 //   settle   the collective agrees on some coordinates and takes them out
 //   mask     m  <-  0 where this rank's residual was settled, unless all were
 //
+// Masking has a price where a coordinate is hit rarely, as a row of an embedding is: it is
+// settled soon after, and most of that one move is taken away. docs/accuracy.md has figures.
+//
 // The mean of Adams is not Adam of the mean: v holds the noise of one rank's batch, P times
 // that of the mean gradient, so where noise dominates the moves are sqrt(P) too small. gain
 // makes up for it: "sqrt" is sqrt(P), "none" is 1.

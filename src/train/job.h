@@ -45,7 +45,7 @@ struct Job {
   // The exchange.
   std::string scheme = "knot";
   std::string exchange = "auto";
-  std::string settle = "end";
+  std::string settle = "never";
   std::string memory;
   std::string compressor;
   std::string collective;

@@ -129,6 +129,18 @@ TEST(AdamMemory, TakesTheStepsOfAdamWhereAllIsSettled) {
   }
 }
 
+TEST(AdamMemory, KeepsTheMeanWhereItsResidualWasSettledIfToldSo) {
+  const auto memory = make("adam:masking=0");
+  const auto masking = make("adam");
+  for (Memory* one : {memory.get(), masking.get()}) {
+    move(*one, gradient(0), 1);
+    settle(*one, {7});
+  }
+  const std::vector<float> none(kLength);
+  EXPECT_NE(move(*memory, none, 1)[7], 0.0F);
+  EXPECT_EQ(move(*masking, none, 1)[7], 0.0F);
+}
+
 TEST(AdamMemory, ForgetsTheMeanButNotTheSquaresWhereItsResidualWasSettled) {
   const auto memory = make("adam:correct=0,eps=0");
   move(*memory, gradient(0), 1);

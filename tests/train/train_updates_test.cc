@@ -74,7 +74,6 @@ TEST(ExchangeOfUpdates, ResumesToTheSameBits) {
   for (const std::string& optimizer : kOptimizers) {
     Job job = small_job(optimizer);
     job.clip = 1;
-    job.settle = "never";  // for a run that ends settles, and one that is left does not
     expect_resumes(2, job, 17);
     job.settle = std::to_string(7);
     expect_resumes(2, job, 14);
@@ -91,12 +90,13 @@ TEST(ExchangeOfUpdates, GoesOnWithOtherNumbersOfWorkers) {
     train_on(2, first, {.checkpoints = folder.path()});
     const Outcome resumed =
         train_on(ranks, job, {.checkpoints = folder.path(), .resume = true});
-    EXPECT_GT(resumed.metric.value, dense_accuracy(job) - 0.05) << ranks;
+    EXPECT_GT(resumed.metric.value, dense_accuracy(job) - 0.1) << ranks;
   }
 }
 
-TEST(ExchangeOfUpdates, SettlesAtTheEndUnlessToldOtherwise) {
+TEST(ExchangeOfUpdates, SettlesAtTheEndAndEverySoOftenWhereToldTo) {
   Job job = small_job();
+  job.settle = "end";
   const Outcome settled = train_on(2, job);
   EXPECT_GT(settled.settle_bytes, 0U);
   job.settle = "never";
