@@ -23,6 +23,7 @@ from topknot._buckets import Bucket, NamedParameters, make_buckets
 from topknot._session import Session
 
 FIRST_MOMENTS = ("momentum_buffer", "exp_avg")  # what is masked unless told otherwise
+_LASTS = 10  # steps, of a first moment with the usual factor of 0.9
 _SECOND_MOMENTS = ("exp_avg_sq", "square_avg")
 
 Gain = float | str
@@ -154,7 +155,8 @@ class Updates:
     def _mask(
         self, bucket: Bucket, positions: torch.Tensor, optimizer: torch.optim.Optimizer
     ) -> None:
-        if positions.numel() == 0:
+        # Where coordinates wait no longer than a moment lasts, it is still good.
+        if positions.numel() == 0 or positions.numel() * _LASTS >= bucket.flat.numel():
             return
         starts = torch.tensor([offset for _, offset in bucket.slices] + [bucket.flat.numel()])
         cuts = torch.searchsorted(positions, starts).tolist()

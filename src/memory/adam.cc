@@ -11,7 +11,8 @@
 //            move  =  gain rate m' / (sqrt(v') + eps)      m', v' corrected for bias
 //   join     residual  <-  residual + move
 //   settle   the collective agrees on some coordinates and takes them out
-//   mask     m  <-  0 where this rank's residual was settled, unless all were
+//   mask     m  <-  0 where this rank's residual was settled, unless coordinates wait no
+//            longer than the mean lasts (masking.h)
 //
 // Masking has a price where a coordinate is hit rarely, as a row of an embedding is: it is
 // settled soon after, and most of that one move is taken away. docs/accuracy.md has figures.
@@ -37,6 +38,7 @@
 #include <vector>
 
 #include "core/merge.h"
+#include "memory/masking.h"
 #include "topknot/catalog.h"
 
 namespace topknot::memory {
@@ -74,7 +76,8 @@ class Adam final : public Memory {
   void after(const Reduced& reduced) override {
     ++steps_;
     mean_.swap(next_mean_);
-    if (masking_ && reduced.paid.size() < mean_.size()) core::erase(reduced.paid, mean_);
+    if (masking_ && masks(reduced.paid.size(), mean_.size(), beta1_))
+      core::erase(reduced.paid, mean_);
   }
 
   // after() has changed the new mean only, so the old one is still whole.

@@ -14,7 +14,8 @@
 //   join     residual  <-  residual + move
 //   settle   the collective agrees on some coordinates and takes them out
 //   mask     u  <-  0 where this rank's residual was settled: what u still holds there
-//            has been applied, and would be applied again in an old direction
+//            has been applied, and would be applied again in an old direction. Not where
+//            coordinates wait no longer than the momentum lasts (masking.h)
 //
 // A rate that changes does not touch what was collected before. When everything is settled
 // nothing is masked, and the result is SGD with momentum on the mean gradient: momentum is
@@ -36,6 +37,7 @@
 #include <vector>
 
 #include "core/merge.h"
+#include "memory/masking.h"
 #include "topknot/catalog.h"
 
 namespace topknot::memory {
@@ -62,7 +64,7 @@ class Momentum final : public Memory {
 
   void after(const Reduced& reduced) override {
     velocity_.swap(next_velocity_);
-    if (masking_ && reduced.paid.size() < velocity_.size())
+    if (masking_ && masks(reduced.paid.size(), velocity_.size(), momentum_))
       core::erase(reduced.paid, velocity_);
   }
 

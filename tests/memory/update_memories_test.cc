@@ -116,6 +116,19 @@ TEST(MomentumMemory, DoesNotMaskWhenToldSo) {
   EXPECT_EQ(move(*memory, std::vector<float>(kLength), 1)[3], 0.9F * first);
 }
 
+TEST(UpdateMemories, DoNotMaskWhereCoordinatesWaitNoLongerThanTheMomentLasts) {
+  for (const std::string spec : {"momentum", "adam"})
+    for (const std::uint32_t settled : {4U, 5U}) {  // of 48: every 12 steps, every 9.6
+      const auto memory = make(spec);
+      move(*memory, gradient(0), 1);
+      std::vector<std::uint32_t> some(settled);
+      std::iota(some.begin(), some.end(), 1U);
+      settle(*memory, some);
+      const bool masked = move(*memory, std::vector<float>(kLength), 1)[2] == 0;
+      EXPECT_EQ(masked, settled == 4) << spec;
+    }
+}
+
 TEST(AdamMemory, TakesTheStepsOfAdamWhereAllIsSettled) {
   const auto memory = make("adam");
   std::vector<NaiveAdam> naive(kLength);

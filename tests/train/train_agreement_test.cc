@@ -209,6 +209,7 @@ TEST(Drift, IsFoundAtTheNextCheckAndAtTheEnd) {
 TEST(Drift, OfTheOptimizerIsNamedToo) {
   Job job = small_job();
   job.check_every = 4;
+  job.exchange = "gradients";
   job.weight_decay = 0.01;  // by which the weight's error gets into the momentum
   job.density = 1;
   const std::vector<std::string> said = drift(job, 1);
