@@ -122,11 +122,14 @@ bool Plan::reduce(std::span<float> x, std::uint64_t step, bool whole) {
 }
 
 bool Plan::settle(std::span<float> x) {
-  return in_parts(x, [&](Part& part, std::span<float> own) {
-    const StepTrace trace = part.bucket->settle(own);
+  const bool finite = in_parts(x, [&](Part& part, std::span<float> own) {
+    const StepTrace trace = part.bucket->average_residuals(own);
     count(trace);
     return trace.finite;
   });
+  if (finite)
+    for (Part& part : parts_) part.bucket->clear_residual();
+  return finite;
 }
 
 std::vector<std::int64_t> Plan::settled() const {

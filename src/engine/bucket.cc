@@ -151,9 +151,8 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
 // and the gradient is reduced first: one optimizer on the mean gradient, as in dense training.
 Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
                            double learning_rate) {
-  if (!dense_) dense_ = make_dense();
   last_.clear();  // it writes all of sum
-  Reduced reduced = dense_->reduce({}, grad, grad.size(), sum);
+  Reduced reduced = dense().reduce({}, grad, grad.size(), sum);
   if (!reduced.finite) return reduced;
   average(reduced, sum);
   memory_->before(sum, {.learning_rate = learning_rate, .ranks = 1});
@@ -164,22 +163,27 @@ Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
   return reduced;
 }
 
-std::unique_ptr<Collective> Bucket::make_dense() const {
-  return make_collective(Spec::parse("dense"), *channel_, *pick_, layout_);
+Collective& Bucket::dense() {
+  if (!dense_) dense_ = make_collective(Spec::parse("dense"), *channel_, *pick_, layout_);
+  return *dense_;
 }
 
-StepTrace Bucket::settle(std::span<float> mean) {
-  std::ranges::fill(mean, 0.0F);
+StepTrace Bucket::average_residuals(std::span<float> mean) {
   settled_ = {};
-  if (!memory_ || !collective_->owes()) return traced(0, [] { return Reduced(); });
+  if (!memory_ || !collective_->owes()) {
+    std::ranges::fill(mean, 0.0F);
+    return traced(0, [] { return Reduced(); });
+  }
   return traced(mean.size(), [&] {
-    const std::span<float> residual = memory_->debt();
-    std::ranges::copy(residual, mean.begin());
-    const Reduced reduced = make_dense()->reduce({}, mean, mean.size(), mean);
+    std::ranges::copy(memory_->debt(), mean.begin());
+    const Reduced reduced = dense().reduce({}, mean, mean.size(), mean);
     if (reduced.finite) average(reduced, mean);
-    std::ranges::fill(reduced.finite ? residual : mean, 0.0F);
     return reduced;
   });
+}
+
+void Bucket::clear_residual() {
+  if (memory_) std::ranges::fill(memory_->debt(), 0.0F);
 }
 
 void Bucket::take_back(std::span<const float> mean) {

@@ -62,7 +62,8 @@ class Bucket {
                  double learning_rate = 1, double density = 0);
 
   /// The coordinates at which the last step settled this rank's residual, each once; empty
-  /// where it settled all of it, or was not finite. Valid until the next step() or settle().
+  /// where it settled all of it, or was not finite. Valid until the next step() or
+  /// average_residuals().
   std::span<const std::uint32_t> settled() const noexcept { return settled_; }
 
   /// The last step was finite here but is not to be applied: what it agreed on is owed
@@ -70,13 +71,14 @@ class Bucket {
   /// it is dropped.
   void take_back(std::span<const float> mean);
 
-  /// Settles all of the residual by one dense sum over the ranks: `mean`, as long as the
-  /// bucket, gets its mean, and the residual becomes zero. Where nothing can be left in a
-  /// residual, or the trace says that the sum was not finite, `mean` is all zeros, and the
-  /// residual is as before.
-  StepTrace settle(std::span<float> mean);
+  /// `mean`, as long as the bucket, gets the mean of all ranks' residuals, by one dense sum;
+  /// zeros where nothing can be left in a residual. The residual stays as it is: whoever
+  /// applies the mean calls clear_residual() then. Where the trace says that the sum was not
+  /// finite, `mean` is not to be used.
+  StepTrace average_residuals(std::span<float> mean);
+  void clear_residual();
 
-  /// What step() and settle() give.
+  /// What step() and average_residuals() give.
   Units units() const noexcept { return memory_ ? memory_->units() : Units::gradients; }
 
   /// What the bucket keeps from step to step, out of it and into it.
@@ -102,7 +104,7 @@ class Bucket {
   Reduced step_dense(std::span<float> grad, std::span<float> sum, double learning_rate);
   Reduced step_sparse(std::span<float> grad, std::size_t k, std::span<float> sum,
                       double learning_rate);
-  std::unique_ptr<Collective> make_dense() const;
+  Collective& dense();
   void clear_last(std::span<float> sum);
   void average(const Reduced& reduced, std::span<float> sum) const;
 
@@ -120,7 +122,7 @@ class Bucket {
   std::uint64_t step_ = 0;
   // Steps that did not settle everything: until the first, the ranks' memories are equal.
   std::uint64_t sparse_steps_ = 0;
-  std::unique_ptr<Collective> dense_;  // of step_dense(), once there was one
+  std::unique_ptr<Collective> dense_;  // of dense(), once it was asked for
 };
 
 }  // namespace topknot::engine

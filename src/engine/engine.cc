@@ -167,14 +167,19 @@ class Engine::Impl {
     report_.start = channel_->now();
     for (const auto& turn : turns_)
       pipeline_.submit([this, turn = turn.get()] {
-        turn->trace = turn->bucket.settle(turn->gradients.all());
+        turn->trace = turn->bucket.average_residuals(turn->gradients.all());
         turn->trace.step = report_.step;
         turn->trace.ready = report_.start;
       });
     pipeline_.drain();
     report_.seconds = report_.exposed_seconds = channel_->now() - report_.start;
     for (const auto& turn : turns_) report_.finite &= turn->trace.finite;
-    if (!report_.finite) take_back();
+    for (const auto& turn : turns_) {
+      if (report_.finite)
+        turn->bucket.clear_residual();
+      else
+        std::ranges::fill(turn->gradients.all(), 0.0F);
+    }
     add_up();
     return std::move(report_);
   }

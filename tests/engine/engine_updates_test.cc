@@ -132,6 +132,28 @@ TEST(EngineOfUpdates, IsTheDenseOptimizerWhileEverythingIsSent) {
   });
 }
 
+TEST(EngineOfUpdates, LeavesEveryBucketAsItWasWhereTheResidualsOfOneOverflow) {
+  for (const std::string memory : {"momentum", "adam"})
+    run(2, [&](Transport& link) {
+      EngineOptions made = options("knot");
+      made.memory = memory;
+      Engine engine(link, model(), made);
+      for (std::uint64_t t = 0; t < 3; ++t)
+        ASSERT_TRUE(step(engine, link.rank(), t).finite);
+      State before;
+      engine.save(before);
+      auto& residual =
+          std::get<std::vector<float>>(before.values.at("fc.weight/memory.debt"));
+      residual[7] = 3e38F;  // on both ranks
+      engine.load(before);
+      EXPECT_FALSE(engine.settle().finite);
+      for (const float left : means(engine)) EXPECT_EQ(left, 0.0F);
+      State after;
+      engine.save(after);
+      EXPECT_EQ(after, before) << memory;
+    });
+}
+
 TEST(EngineOfUpdates, SettlesNothingInTheMiddleOfAStep) {
   run(1, [](Transport& link) {
     Engine engine(link, model(), plain_updates());
