@@ -12,7 +12,7 @@
 //   join     residual  <-  residual + move
 //   settle   the collective agrees on some coordinates and takes them out
 //   mask     m  <-  0 where this rank's residual was settled, unless coordinates wait no
-//            longer than the mean lasts (masking.h)
+//            longer than the mean lasts (first_moment.h)
 //
 // Masking has a price where a coordinate is hit rarely, as a row of an embedding is: it is
 // settled soon after, and most of that one move is taken away. docs/accuracy.md has figures.
@@ -21,8 +21,8 @@
 // that of the mean gradient, so where noise dominates the moves are sqrt(P) too small. gain
 // makes up for it: "sqrt" is sqrt(P), "none" is 1.
 //
-// A step that is not finite must not have moved m: before() writes the next m beside it, and
-// after() makes that the current one. v is moved in place, as far as its values are finite:
+// m is kept with the next m beside it (first_moment.h), so that a step that is not finite
+// leaves it alone. v is moved in place, as far as its values are finite:
 // the squares of a gradient that was finite on this rank stay in it, which can only make
 // later moves smaller. A gradient whose square is not finite counts as not finite.
 //
@@ -37,8 +37,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/merge.h"
-#include "memory/masking.h"
+#include "memory/first_moment.h"
 #include "topknot/catalog.h"
 
 namespace topknot::memory {
@@ -58,7 +57,6 @@ class Adam final : public Memory {
                             "what makes up for the noise of one rank's squares: the "
                             "square root of the number of ranks, or nothing") == "sqrt"),
         mean_(layout.size()),
-        next_mean_(layout.size()),
         square_(layout.size()),
         residual_(layout.size()) {}
 
@@ -75,27 +73,26 @@ class Adam final : public Memory {
 
   void after(const Reduced& reduced) override {
     ++steps_;
-    mean_.swap(next_mean_);
-    if (masking_ && masks(reduced.paid.size(), mean_.size(), beta1_))
-      core::erase(reduced.paid, mean_);
+    mean_.accept();
+    if (masking_ && waits_longer_than_it_lasts(reduced.paid.size(), mean_.size(), beta1_))
+      mean_.mask(reduced.paid);
   }
 
-  // after() has changed the new mean only, so the old one is still whole.
   void step_back() override {
     --steps_;
-    mean_.swap(next_mean_);
+    mean_.step_back();
   }
 
   Units units() const noexcept override { return Units::updates; }
   bool only_owes() const noexcept override { return false; }
 
   std::uint64_t bytes() const noexcept override {
-    return 4 * residual_.size() * sizeof(float);
+    return mean_.bytes() + 2 * residual_.size() * sizeof(float);
   }
 
   void visit_state(StateVisitor& visitor) override {
     visitor.coordinates("debt", residual_);
-    visitor.estimates("mean", mean_);
+    visitor.estimates("mean", mean_.now());
     visitor.estimates("square", square_);
     visitor.field("steps", steps_);
   }
@@ -105,8 +102,8 @@ class Adam final : public Memory {
     const auto beta1 = static_cast<float>(beta1_);
     const auto beta2 = static_cast<float>(beta2_);
     const float epsilon = epsilon_;
-    const float* const old = mean_.data();
-    float* const next = next_mean_.data();
+    const float* const old = mean_.now().data();
+    float* const next = mean_.next().data();
     float* const square = square_.data();
     for (std::size_t i = 0; i < grad.size(); ++i) {
       const float g = grad[i];
@@ -127,8 +124,7 @@ class Adam final : public Memory {
   const bool masking_;
   const bool gain_;
   std::uint64_t steps_ = 0;
-  std::vector<float> mean_;
-  std::vector<float> next_mean_;  // of the step under way
+  FirstMoment mean_;
   std::vector<float> square_;
   std::vector<float> residual_;
 };

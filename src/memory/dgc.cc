@@ -16,10 +16,8 @@
 // result is plain momentum on the mean gradient. That is what training before or without
 // sparsifying is to do, so this memory is at work with a dense collective too.
 //
-// A step that is not finite, or whose link fails, must not have moved u, and which it is
-// shows only after the exchange, when the gradient is gone. So before() writes the new
-// velocity next to the old one, and after() makes it the current one. The price is one
-// more vector of n floats: u, the next u and v are 12 bytes a coordinate. For the same
+// u is kept with the next u beside it (first_moment.h), so that a step that is not finite
+// leaves it alone: u, the next u and v are 12 bytes a coordinate. For the same
 // reason a step that went through here and is refused because of another bucket leaves u as
 // it was, bit for bit; what it added to v stays there, as with every memory that owes.
 //
@@ -44,8 +42,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/merge.h"
 #include "core/stats.h"
+#include "memory/first_moment.h"
 #include "topknot/catalog.h"
 
 namespace topknot::memory {
@@ -62,7 +60,6 @@ class Dgc final : public Memory {
         clip_(params.number("clip", 0, 0, std::numeric_limits<float>::max(),
                             "the longest gradient of this rank; 0 is any")),
         velocity_(layout.size()),
-        next_velocity_(layout.size()),
         debt_(layout.size()) {}
 
   void before(std::span<float> grad, const LocalStep&) override {
@@ -73,31 +70,29 @@ class Dgc final : public Memory {
   std::span<float> debt() override { return debt_; }
 
   void after(const Reduced& reduced) override {
-    velocity_.swap(next_velocity_);
-    if (masking_ && reduced.paid.size() < velocity_.size())
-      core::erase(reduced.paid, velocity_);
+    velocity_.accept();
+    if (masking_ && reduced.paid.size() < velocity_.size()) velocity_.mask(reduced.paid);
   }
 
-  // after() has changed the new velocity only, so the old one is still whole.
-  void step_back() override { velocity_.swap(next_velocity_); }
+  void step_back() override { velocity_.step_back(); }
 
   bool only_owes() const noexcept override { return false; }
 
   std::uint64_t bytes() const noexcept override {
-    return 3 * debt_.size() * sizeof(float);
+    return velocity_.bytes() + debt_.size() * sizeof(float);
   }
 
   void visit_state(StateVisitor& visitor) override {
     visitor.coordinates("debt", debt_);
-    visitor.coordinates("velocity", velocity_);
+    visitor.coordinates("velocity", velocity_.now());
   }
 
  private:
   template <bool kNesterov>
   void advance(std::span<float> grad, float scale) {
     const float momentum = momentum_;
-    const float* const old = velocity_.data();
-    float* const next = next_velocity_.data();
+    const float* const old = velocity_.now().data();
+    float* const next = velocity_.next().data();
     for (std::size_t i = 0; i < grad.size(); ++i) {
       const float g = scale * grad[i];
       const float u = kNesterov ? momentum * (old[i] + g) : momentum * old[i] + g;
@@ -117,8 +112,7 @@ class Dgc final : public Memory {
   const bool nesterov_;
   const bool masking_;
   const double clip_;
-  std::vector<float> velocity_;
-  std::vector<float> next_velocity_;  // of the step under way
+  FirstMoment velocity_;
   std::vector<float> debt_;
 };
 

@@ -15,15 +15,11 @@
 //   settle   the collective agrees on some coordinates and takes them out
 //   mask     u  <-  0 where this rank's residual was settled: what u still holds there
 //            has been applied, and would be applied again in an old direction. Not where
-//            coordinates wait no longer than the momentum lasts (masking.h)
+//            coordinates wait no longer than the momentum lasts (first_moment.h)
 //
 // A rate that changes does not touch what was collected before. When everything is settled
 // nothing is masked, and the result is SGD with momentum on the mean gradient: momentum is
 // linear.
-//
-// A step that is not finite, or whose link fails, must not have moved u, and which it is
-// shows only after the exchange, when the gradient is gone. So before() writes the new
-// velocity next to the old one, and after() makes it the current one.
 //
 // Cost    12 bytes a coordinate: residual, u, and the next u. One pass in before(), which
 //         reads u and the gradient and writes both; O(k) in after().
@@ -36,8 +32,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/merge.h"
-#include "memory/masking.h"
+#include "memory/first_moment.h"
 #include "topknot/catalog.h"
 
 namespace topknot::memory {
@@ -52,7 +47,6 @@ class Momentum final : public Memory {
         masking_(params.flag("masking", true,
                              "set the velocity to zero where the residual was settled")),
         velocity_(layout.size()),
-        next_velocity_(layout.size()),
         residual_(layout.size()) {}
 
   void before(std::span<float> grad, const LocalStep& step) override {
@@ -63,32 +57,32 @@ class Momentum final : public Memory {
   std::span<float> debt() override { return residual_; }
 
   void after(const Reduced& reduced) override {
-    velocity_.swap(next_velocity_);
-    if (masking_ && masks(reduced.paid.size(), velocity_.size(), momentum_))
-      core::erase(reduced.paid, velocity_);
+    velocity_.accept();
+    if (masking_ &&
+        waits_longer_than_it_lasts(reduced.paid.size(), velocity_.size(), momentum_))
+      velocity_.mask(reduced.paid);
   }
 
-  // after() has changed the new velocity only, so the old one is still whole.
-  void step_back() override { velocity_.swap(next_velocity_); }
+  void step_back() override { velocity_.step_back(); }
 
   Units units() const noexcept override { return Units::updates; }
   bool only_owes() const noexcept override { return false; }
 
   std::uint64_t bytes() const noexcept override {
-    return 3 * residual_.size() * sizeof(float);
+    return velocity_.bytes() + residual_.size() * sizeof(float);
   }
 
   void visit_state(StateVisitor& visitor) override {
     visitor.coordinates("debt", residual_);
-    visitor.estimates("velocity", velocity_);
+    visitor.estimates("velocity", velocity_.now());
   }
 
  private:
   template <bool kNesterov>
   void advance(std::span<float> grad, float rate) {
     const float momentum = momentum_;
-    const float* const old = velocity_.data();
-    float* const next = next_velocity_.data();
+    const float* const old = velocity_.now().data();
+    float* const next = velocity_.next().data();
     for (std::size_t i = 0; i < grad.size(); ++i) {
       const float g = grad[i];
       const float u = momentum * old[i] + g;
@@ -100,8 +94,7 @@ class Momentum final : public Memory {
   const float momentum_;
   const bool nesterov_;
   const bool masking_;
-  std::vector<float> velocity_;
-  std::vector<float> next_velocity_;  // of the step under way
+  FirstMoment velocity_;
   std::vector<float> residual_;
 };
 
