@@ -66,8 +66,7 @@ void check_updates(Job job) {
   Settling::parse(job.settle);
   std::vector<std::string> remarks;
   place_optimizer(job, remarks);
-  const Spec memory = Spec::parse(job.memory.empty() ? find_scheme(job.scheme).memory
-                                                     : std::string_view(job.memory));
+  const Spec memory = memory_of(job);
   const bool makes_updates =
       make_memory(memory, Layout::flat(1))->units() == Units::updates;
   if (makes_updates != (job.exchange == "updates"))

@@ -16,6 +16,8 @@ const std::string kOuter = "outer";
 const std::string kStatistic = "statistic/";
 const std::string kCarried = "carried/";
 const std::string kState = "state/";
+const std::string kUpdates =
+    "engine.updates";  // whether any residual is in units of weights
 
 /// The rates' few fields, as arrays of one.
 class FieldsInto final : public StateVisitor {
@@ -71,12 +73,10 @@ bool is_shared(std::string_view key, const State::Value& value) {
          (key.find("/memory.") != key.npos || key.find("/bucket.") != key.npos);
 }
 
-void keep_shared_state(Engine& engine, store::Container& shared) {
-  State state;
-  engine.save(state);
-  for (auto& [key, value] : state.values)
+void keep_shared_state(const State& state, store::Container& shared) {
+  for (const auto& [key, value] : state.values)
     if (is_shared(key, value))
-      std::visit([&](auto& one) { shared.keep(kState + key, std::move(one)); }, value);
+      std::visit([&](const auto& one) { shared.keep(kState + key, one); }, value);
 }
 
 template <typename T>
@@ -132,7 +132,7 @@ void keep_optimizer(Optimizer& optimizer, const std::string& whose,
                     const Replica& replica, store::Container& into) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     for (std::size_t s = 0; s < optimizer.slots().size(); ++s)
-      if (optimizer.keeps(i))
+      if (!optimizer.slot(s, i).empty())
         into.view(slot_name(whose, optimizer.slots()[s], replica.tensor(i)),
                   std::span<const float>(optimizer.slot(s, i)), replica.tensor(i).shape);
   into.keep(whose + ".steps", optimizer.steps());
@@ -142,7 +142,7 @@ void restore_optimizer(const store::Container& from, const std::string& whose,
                        const Replica& replica, Optimizer& optimizer) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     for (std::size_t s = 0; s < optimizer.slots().size(); ++s) {
-      if (!optimizer.keeps(i)) continue;
+      if (optimizer.slot(s, i).empty()) continue;
       const std::string name = slot_name(whose, optimizer.slots()[s], replica.tensor(i));
       if (!from.has(name))
         throw ConfigError("The checkpoint was made with another optimizer: it has no " +
@@ -152,15 +152,15 @@ void restore_optimizer(const store::Container& from, const std::string& whose,
   optimizer.steps() = from.scalar<std::uint64_t>(whose + ".steps");
 }
 
-// Only buckets whose memory makes updates count their sparse steps.
-void refuse_other_units(const State& kept, Replica& replica) {
-  bool now = false;
+bool has_updates(Replica& replica) {
   for (std::size_t i = 0; i < replica.size(); ++i)
-    now |= replica.engine().units(i) == Units::updates;
-  const bool then = std::ranges::any_of(kept.values, [](const auto& entry) {
-    return entry.first.ends_with("/bucket.sparse_steps");
-  });
-  if (now != then)
+    if (replica.engine().units(i) == Units::updates) return true;
+  return false;
+}
+
+void refuse_other_units(const store::Container& shared, Replica& replica) {
+  const bool then = shared.has(kUpdates) && shared.scalar<std::uint64_t>(kUpdates) != 0;
+  if (has_updates(replica) != then)
     throw ConfigError(std::string("The checkpoint was made with exchange=") +
                       (then ? "updates" : "gradients") +
                       ", and its residuals are in other units: go on with the same.");
@@ -168,7 +168,9 @@ void refuse_other_units(const State& kept, Replica& replica) {
 
 }  // namespace
 
-store::Container shared_part(Live live) {
+namespace {
+
+store::Container shared_part(Live live, const State& state) {
   store::Container shared;
   shared.metadata["format"] = "pt";
   for (std::size_t i = 0; i < live.replica.size(); ++i) {
@@ -184,16 +186,15 @@ store::Container shared_part(Live live) {
   shared.keep("position.sample", live.position.sample);
   shared.keep("position.step", live.position.step);
   shared.keep("engine.steps", live.replica.engine().steps());
-  keep_shared_state(live.replica.engine(), shared);
+  shared.keep(kUpdates, std::uint64_t{has_updates(live.replica)});
+  keep_shared_state(state, shared);
   FieldsInto fields(shared);
   live.rates.visit_state(fields);
   return shared;
 }
 
-store::Container own_part(Live live) {
+store::Container own_part(Live live, State state) {
   store::Container own;
-  State state;
-  live.replica.engine().save(state);
   keep_state(std::move(state), own);
   if (live.outer != nullptr)
     keep_optimizer(live.optimizer, kOptimizer, live.replica, own);
@@ -202,6 +203,15 @@ store::Container own_part(Live live) {
   for (const auto& [name, tensor] : live.task.carried())
     own.view(kCarried + name, std::span<const float>(span_of(tensor)));
   return own;
+}
+
+}  // namespace
+
+Snapshot snapshot(Live live) {
+  State state;
+  live.replica.engine().save(state);
+  store::Container shared = shared_part(live, state);
+  return {std::move(shared), own_part(live, std::move(state))};
 }
 
 void restore(const store::Loaded& from, Live live) {
@@ -213,8 +223,7 @@ void restore(const store::Loaded& from, Live live) {
                       " local steps, and what is owed there is in other units: go on "
                       "with local_steps " +
                       (was_local ? "above 1." : "of 1."));
-  const State kept = state_of(shared);
-  refuse_other_units(kept, live.replica);
+  refuse_other_units(shared, live.replica);
   for (std::size_t i = 0; i < live.replica.size(); ++i) {
     const Tensor& tensor = live.replica.tensor(i);
     copy(shared, kWeight + tensor.name, live.replica.weight(i));
@@ -235,12 +244,13 @@ void restore(const store::Loaded& from, Live live) {
   live.rates.visit_state(fields);
 
   State state = state_of(from.own);
-  // In a checkpoint from before there were local steps the two are the same.
-  if (from.resized) state.values.insert(kept.values.begin(), kept.values.end());
-  if (from.resized)
+  if (from.resized) {
+    state.values.merge(state_of(shared).values);
+    // In a checkpoint from before there were local steps the two are the same.
     state.values[std::string(kEngineSteps)] =
         shared.has("engine.steps") ? shared.scalar<std::uint64_t>("engine.steps")
                                    : live.position.step;
+  }
   live.replica.engine().load(state);
 }
 

@@ -28,9 +28,12 @@ struct Live {
   Optimizer* outer;  ///< of local steps; null without
 };
 
-/// The containers look at the live memory: nothing may change before they are written.
-store::Container shared_part(Live live);
-store::Container own_part(Live live);
+/// They look at the live memory: nothing may change before they are written.
+struct Snapshot {
+  store::Container shared;  ///< the same on all ranks
+  store::Container own;
+};
+Snapshot snapshot(Live live);
 
 /// Puts everything back. Throws ConfigError when the optimizer kept something else.
 void restore(const store::Loaded& from, Live live);

@@ -10,17 +10,18 @@
 
 namespace topknot::train {
 
-namespace {
-
-std::string memory_of(const Job& job) {
-  return job.memory.empty() ? std::string(find_scheme(job.scheme).memory) : job.memory;
+Spec memory_of(const Job& job) {
+  return Spec::parse(job.memory.empty() ? find_scheme(job.scheme).memory
+                                        : std::string_view(job.memory));
 }
+
+namespace {
 
 std::string_view exchange_of(const Job& job) {
   if (job.exchange != "auto") return job.exchange;
   if (job.local_steps > 1) return "gradients";
   if (job.memory.empty()) return find_scheme(job.scheme).exchange;
-  const auto memory = make_memory(Spec::parse(job.memory), Layout::flat(1));
+  const auto memory = make_memory(memory_of(job), Layout::flat(1));
   return memory->units() == Units::updates ? "updates" : "gradients";
 }
 
@@ -34,7 +35,7 @@ std::string memory_that_steps(const Spec& optimizer) {
 }
 
 void move_momentum(Job& job, std::vector<std::string>& remarks) {
-  const Spec memory = Spec::parse(memory_of(job));
+  const Spec memory = memory_of(job);
   std::string& behind = job.local_steps > 1 ? job.outer : job.optimizer;
   Spec optimizer = Spec::parse(behind);
   if (memory.name != "dgc" || optimizer.name != "sgd") return;
@@ -84,8 +85,7 @@ void take_schedule(Job& job, std::vector<std::string>& remarks) {
 }
 
 bool clips_before(const Job& job) {
-  const Spec memory = Spec::parse(job.memory.empty() ? find_scheme(job.scheme).memory
-                                                     : std::string_view(job.memory));
+  const Spec memory = memory_of(job);
   return job.clip > 0 && job.local_steps == 1 && engine::clips(memory) &&
          memory.params.given("clip") == nullptr;
 }

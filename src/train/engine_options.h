@@ -8,9 +8,13 @@
 #include <vector>
 
 #include "topknot/engine.h"
+#include "topknot/params.h"
 #include "train/job.h"
 
 namespace topknot::train {
+
+/// The job's own memory, or its scheme's.
+Spec memory_of(const Job& job);
 
 /// Decides which part of the optimizer goes where:
 ///

@@ -265,11 +265,8 @@ class Trainer {
   // False, and nothing is moved, where a gradient is not finite, as only this rank's own can
   // be: the engine has seen to the others. Updates were clipped before they were exchanged.
   bool apply(double lr) {
-    double squares = 0;
     const double clip = updates_.on() || clips_before(job_) ? 0 : job_.clip;
-    if (clip > 0 || local_)
-      for (std::size_t i = 0; i < replica_.size(); ++i)
-        for (const float g : replica_.gradient(i)) squares += static_cast<double>(g) * g;
+    const double squares = clip > 0 || local_ ? replica_.gradient_squares() : 0;
     if (!std::isfinite(squares)) return false;
     const auto factor = static_cast<float>(clip_factor(squares, clip));
     optimizer_->begin_step();
@@ -278,10 +275,10 @@ class Trainer {
         updates_.apply(i, lr);
         continue;
       }
-      const bool decays = job_.decay_vectors || replica_.tensor(i).shape.size() > 1;
-      optimizer_->apply(
-          i, replica_.weight(i), replica_.gradient(i),
-          {.lr = lr, .decay = decays ? job_.weight_decay : 0, .scale = factor});
+      optimizer_->apply(i, replica_.weight(i), replica_.gradient(i),
+                        {.lr = lr,
+                         .decay = weight_decay_of(job_, replica_.tensor(i)),
+                         .scale = factor});
     }
     return true;
   }
@@ -481,7 +478,8 @@ class Trainer {
     if (job_.check_every > 0) check_equal();
     const Stopwatch watch;
     try {
-      folder_->save(*store_link_, position_.step, shared_part(live()), own_part(live()),
+      auto [shared, own] = snapshot(live());
+      folder_->save(*store_link_, position_.step, std::move(shared), std::move(own),
                     {config(), replica_.fingerprint()});
       failed_ = 0;
       observer_.on_checkpoint(position_.step, watch.seconds());

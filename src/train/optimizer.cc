@@ -113,7 +113,7 @@ class Adam final : public Optimizer {
 
 Optimizer::Optimizer(std::vector<std::string_view> slots,
                      std::span<const std::size_t> sizes)
-    : slots_(std::move(slots)), sizes_(sizes.begin(), sizes.end()), kept_(slots_.size()) {
+    : slots_(std::move(slots)), kept_(slots_.size()) {
   for (auto& slot : kept_)
     for (const std::size_t size : sizes) slot.emplace_back(size);
 }
@@ -136,6 +136,10 @@ std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
                       nearest(spec.name, {"sgd", "adam", "adamw"}) + ".");
   params.refuse_unknown(spec.name);
   return made;
+}
+
+double weight_decay_of(const Job& job, const Tensor& parameter) {
+  return job.decay_vectors || parameter.shape.size() > 1 ? job.weight_decay : 0;
 }
 
 double clip_factor(double squares, double longest) {

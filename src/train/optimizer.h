@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "topknot/layout.h"
 #include "topknot/params.h"
+#include "train/job.h"
 
 namespace topknot::train {
 
@@ -35,8 +37,6 @@ class Optimizer {
   std::vector<float>& slot(std::size_t which, std::size_t parameter) {
     return kept_[which][parameter];
   }
-  /// Whether it was made for any coordinates of this parameter.
-  bool keeps(std::size_t parameter) const noexcept { return sizes_[parameter] > 0; }
   std::uint64_t& steps() noexcept { return steps_; }
   /// As if no step had been taken.
   void reset();
@@ -48,7 +48,6 @@ class Optimizer {
 
  private:
   const std::vector<std::string_view> slots_;
-  const std::vector<std::size_t> sizes_;
   std::vector<std::vector<std::vector<float>>> kept_;  // by slot and parameter
 };
 
@@ -56,6 +55,9 @@ class Optimizer {
 /// for parameters of these sizes. Throws ConfigError for anything else.
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
                                           std::span<const std::size_t> sizes);
+
+/// What a parameter decays by: nothing where it is a vector and the job lets these be.
+double weight_decay_of(const Job& job, const Tensor& parameter);
 
 /// The factor that makes a gradient of squared length `squares` no longer than `longest`; 1
 /// where it is not, or where `longest` is 0.

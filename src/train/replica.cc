@@ -64,6 +64,13 @@ std::span<float> Replica::weight(std::size_t parameter) {
   return span_of(parameters_[parameter]);
 }
 
+double Replica::gradient_squares() {
+  double squares = 0;
+  for (std::size_t i = 0; i < size(); ++i)
+    for (const float g : gradient(i)) squares += static_cast<double>(g) * g;
+  return squares;
+}
+
 void Replica::backward(const torch::Tensor& loss, bool last) {
   last_ = last;
   loss.backward();

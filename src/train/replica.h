@@ -38,6 +38,8 @@ class Replica {
   std::span<float> gradient(std::size_t parameter) {
     return engine_->gradient(parameter);
   }
+  /// The squared length of the whole gradient.
+  double gradient_squares();
 
   /// Goes backward. Gradients are called ready as they come when this is the `last` pass of
   /// the step, and only added up when it is not.

@@ -22,7 +22,7 @@ namespace topknot::train {
 
 class Updates {
  public:
-  /// `replica` must outlive the object.
+  /// `job` and `replica` must outlive the object.
   Updates(const Job& job, Replica& replica, int ranks);
 
   /// Whether the job exchanges updates. The rest is for those that do.
@@ -39,12 +39,9 @@ class Updates {
   void apply(std::size_t parameter, double lr);
 
  private:
-  double decay_of(std::size_t parameter) const;
-
+  const Job& job_;
   const bool on_;
   const double clip_;
-  const double decay_;
-  const bool decay_vectors_;
   const bool decoupled_;
   Replica& replica_;
 };
