@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "core/select.h"
 #include "engine/bucket.h"
+#include "memory/memories.h"
 #include "ranks.h"
 #include "saved_state.h"
 #include "topknot/catalog.h"
@@ -24,12 +24,7 @@ constexpr std::size_t kLength = 64;
 constexpr std::size_t kSent = 6;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::vector<float> gradient(int step) {
-  core::Random random(static_cast<std::uint64_t>(step));
-  std::vector<float> g(kLength);
-  for (float& value : g) value = random.laplace();
-  return g;
-}
+std::vector<float> gradient(int step) { return testing::gradient_of(step, kLength); }
 
 std::vector<float> copy_of(std::span<const float> x) { return {x.begin(), x.end()}; }
 
@@ -51,7 +46,7 @@ Sparse step(Memory& memory, std::vector<float> grad, double rate = 1,
 }
 
 std::unique_ptr<Memory> make(const std::string& spec) {
-  return make_memory(Spec::parse(spec), Layout::flat(kLength));
+  return testing::memory_of(spec, kLength);
 }
 
 TEST(EveryMemory, CarriesOnFromWhatItSaved) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
+#include "memory/memories.h"
 #include "topknot/catalog.h"
 
 namespace topknot {
@@ -18,15 +18,10 @@ namespace {
 constexpr std::size_t kLength = 48;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::vector<float> gradient(int step) {
-  core::Random random(static_cast<std::uint64_t>(step));
-  std::vector<float> g(kLength);
-  for (float& value : g) value = random.laplace();
-  return g;
-}
+std::vector<float> gradient(int step) { return testing::gradient_of(step, kLength); }
 
 std::unique_ptr<Memory> make(const std::string& spec) {
-  return make_memory(Spec::parse(spec), Layout::flat(kLength));
+  return testing::memory_of(spec, kLength);
 }
 
 /// The move that a memory makes of a gradient.
