@@ -121,6 +121,26 @@ TEST(Bucket, OwesExactlyWhatTheMeanDoesNotHave) {
   });
 }
 
+TEST(Bucket, RemembersThatTheRanksOptimizersHaveComeApart) {
+  run(2, [&](Transport& link) {
+    const std::size_t n = 200;
+    Recipe recipe = Recipe::of("knot");
+    recipe.memory = Spec::parse("adam");
+    Bucket straight(Layout::flat(n), recipe, link, 1);
+    Bucket resumed(Layout::flat(n), recipe, link, 2);
+    std::vector<float> grad = integers(n, link.rank(), 0);
+    straight.step(grad, 20, grad);
+    State state;
+    straight.save(state);
+    resumed.load(state);
+    std::vector<float> a = integers(n, link.rank(), 1);
+    std::vector<float> b = a;
+    straight.step(a, n, a);  // as one of its own, not as the first of a dense run
+    resumed.step(b, n, b);
+    EXPECT_EQ(a, b);
+  });
+}
+
 TEST(Bucket, TellsWhereTheLastStepSettledItsResidual) {
   for (const char* scheme : {"knot", "topka", "gtopk", "oktopk"}) {
     SCOPED_TRACE(scheme);

@@ -161,6 +161,33 @@ TEST(Checkpoint, FoldsDebtsSoThatTheirMeanIsKept) {
     }
 }
 
+TEST(Checkpoint, AveragesEstimatesOverTheRanksThatARankTakesOver) {
+  const std::string name = "conv.weight/memory.square";
+  for (const int before : {1, 2, 3, 4, 8})
+    for (const int after : {1, 2, 3, 4, 8}) {
+      SCOPED_TRACE(std::to_string(before) + " -> " + std::to_string(after));
+      MemoryFiles files;
+      run(before, [&](Transport& link) {
+        Container own;
+        own.keep(name, std::vector<float>{static_cast<float>(1 + link.rank())});
+        mark_averaged(own, name);
+        CheckpointFolder(files, "c")
+            .save(link, 1, shared_of(1), std::move(own), {"c0", "m0"});
+      });
+      run(after, [&](Transport& link) {
+        const Loaded loaded = CheckpointFolder(files, "c").load(link);
+        float sum = 0;
+        int count = 0;
+        for (int w = link.rank(); w < before; w += after, ++count)
+          sum += static_cast<float>(1 + w);
+        const float expected = count > 0 ? sum / static_cast<float>(count)
+                                         : static_cast<float>(1 + link.rank() % before);
+        EXPECT_FLOAT_EQ(loaded.own.values<float>(name)[0], expected);
+        EXPECT_TRUE(is_averaged(loaded.own, name));
+      });
+    }
+}
+
 TEST(Checkpoint, FoldsOnlyFloats) {
   Container own;
   own.keep("count", std::uint64_t{3});
