@@ -61,18 +61,18 @@ Layout layout_of(std::uint64_t n) {
 
 Achieved run(const std::string& compressor, const Kind& kind, std::size_t n, int steps,
              double density) {
-  const auto pick = make_compressor(Spec::parse(compressor), layout_of(n));
+  const auto selector = make_compressor(Spec::parse(compressor), layout_of(n));
   const std::size_t k = coordinates_for(n, density);
-  std::vector<float> debt(n);
+  std::vector<float> residual(n);
   std::vector<float> gradient(n);
   Sparse sent;
   Achieved achieved;
   for (int step = 0; step < steps; ++step) {
     core::Random random(static_cast<std::uint64_t>(step) + 1);
     for (float& g : gradient) g = kind.draw(random);
-    pick->expect(k, density);
-    if (!pick->select(debt, gradient, k, sent)) std::abort();
-    core::erase(sent.index, debt);
+    selector->expect(k, density);
+    if (!selector->select(residual, gradient, k, sent)) std::abort();
+    core::erase(sent.index, residual);
     const double got = static_cast<double>(sent.size()) / static_cast<double>(n);
     achieved.mean += got / steps;
     achieved.least = std::min(achieved.least, got);

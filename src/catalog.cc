@@ -16,8 +16,8 @@ namespace compressor {
 #include "catalog.def"
 }  // namespace compressor
 namespace collective {
-#define COLLECTIVE(name, ...)                                         \
-  std::unique_ptr<Collective> name(Transport& link, Compressor& pick, \
+#define COLLECTIVE(name, ...)                                               \
+  std::unique_ptr<Collective> name(Transport& link, Compressor& compressor, \
                                    const Layout& layout, Params& params);
 #include "catalog.def"
 }  // namespace collective
@@ -127,11 +127,12 @@ Spec with_shared(Spec compressor, const Spec& collective) {
 }
 
 std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,
-                                            Compressor& pick, const Layout& layout) {
+                                            Compressor& compressor,
+                                            const Layout& layout) {
   check_length(layout.size());
   Params params = spec.params;
   auto made =
-      find(collectives(), "collective", spec.name).make(link, pick, layout, params);
+      find(collectives(), "collective", spec.name).make(link, compressor, layout, params);
   params.refuse_unknown(spec.name);
   return made;
 }
@@ -154,9 +155,10 @@ std::unique_ptr<Memory> make_memory(const Spec& spec, const Layout& layout) {
 
 std::vector<Params::Declaration> collective_parameters(std::string_view name) {
   Params params;
-  NoCompressor pick;
+  NoCompressor compressor;
   const auto alone = make_inproc(1);
-  find(collectives(), "collective", name).make(*alone[0], pick, Layout::flat(1), params);
+  find(collectives(), "collective", name)
+      .make(*alone[0], compressor, Layout::flat(1), params);
   return params.declared();
 }
 

@@ -17,19 +17,20 @@ TEST(Catalog, MakesEverythingItLists) {
   const auto alone = make_inproc(1);
   for (const CompressorEntry& entry : compressors())
     EXPECT_TRUE(make_compressor({std::string(entry.name), {}}, layout)) << entry.name;
-  const auto pick = make_compressor({"topk", {}}, layout);
+  const auto compressor = make_compressor({"topk", {}}, layout);
   for (const CollectiveEntry& entry : collectives())
-    EXPECT_TRUE(make_collective({std::string(entry.name), {}}, *alone[0], *pick, layout))
+    EXPECT_TRUE(
+        make_collective({std::string(entry.name), {}}, *alone[0], *compressor, layout))
         << entry.name;
   for (const MemoryEntry& entry : memories())
-    EXPECT_EQ(make_memory({std::string(entry.name), {}}, layout)->debt().size(), 10U)
+    EXPECT_EQ(make_memory({std::string(entry.name), {}}, layout)->residual().size(), 10U)
         << entry.name;
 }
 
 TEST(Catalog, MakesNothingForMoreCoordinatesThanPositionsCanSay) {
   const std::uint64_t many = std::uint64_t{1} << 32;
   const auto alone = make_inproc(1);
-  const auto pick = make_compressor({"topk", {}}, Layout::flat(10));
+  const auto compressor = make_compressor({"topk", {}}, Layout::flat(10));
   for (const Layout& layout : {Layout::flat(many), Layout{{{"a", many - 1, {1}}}},
                                Layout{{{"wraps round 64 bits", 0, {many, many}}}},
                                Layout{{{"the same with its offset", ~0ULL, {2}}}}}) {
@@ -37,7 +38,7 @@ TEST(Catalog, MakesNothingForMoreCoordinatesThanPositionsCanSay) {
       EXPECT_THROW(make_compressor({std::string(entry.name), {}}, layout), ConfigError);
     for (const CollectiveEntry& entry : collectives())
       EXPECT_THROW(
-          make_collective({std::string(entry.name), {}}, *alone[0], *pick, layout),
+          make_collective({std::string(entry.name), {}}, *alone[0], *compressor, layout),
           ConfigError);
     for (const MemoryEntry& entry : memories())
       EXPECT_THROW(make_memory({std::string(entry.name), {}}, layout), ConfigError);
@@ -52,10 +53,10 @@ TEST(Catalog, MakesNothingForMoreCoordinatesThanPositionsCanSay) {
 
 TEST(Layout, CountsCoordinatesWithoutWrappingRound) {
   const std::uint64_t many = std::uint64_t{1} << 33;
-  EXPECT_EQ((Tensor{"a", 0, {many, many}}.size()), ~0ULL);
-  EXPECT_EQ((Tensor{"a", 0, {many, many, 0}}.size()), 0U);
-  EXPECT_EQ((Tensor{"a", 0, {many, 3}}.size()), 3 * many);
-  EXPECT_EQ((Tensor{"a", 0, {}}.size()), 1U);
+  EXPECT_EQ((TensorSlot{"a", 0, {many, many}}.size()), ~0ULL);
+  EXPECT_EQ((TensorSlot{"a", 0, {many, many, 0}}.size()), 0U);
+  EXPECT_EQ((TensorSlot{"a", 0, {many, 3}}.size()), 3 * many);
+  EXPECT_EQ((TensorSlot{"a", 0, {}}.size()), 1U);
   EXPECT_EQ((Layout{{{"a", ~0ULL - 1, {3}}}}.size()), ~0ULL);
   EXPECT_EQ((Layout{{{"a", 7, {3}}}}.size()), 10U);
 }
@@ -64,9 +65,10 @@ TEST(Catalog, HasSchemesOfPartsThatExist) {
   const auto alone = make_inproc(1);
   for (const Scheme& scheme : schemes()) {
     SCOPED_TRACE(scheme.name);
-    const auto pick = make_compressor(Spec::parse(scheme.compressor), Layout::flat(10));
+    const auto compressor =
+        make_compressor(Spec::parse(scheme.compressor), Layout::flat(10));
     EXPECT_TRUE(make_memory(Spec::parse(scheme.memory), Layout::flat(10)));
-    EXPECT_TRUE(make_collective(Spec::parse(scheme.collective), *alone[0], *pick,
+    EXPECT_TRUE(make_collective(Spec::parse(scheme.collective), *alone[0], *compressor,
                                 Layout::flat(10)));
   }
 }

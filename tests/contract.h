@@ -44,7 +44,7 @@ struct Case {
 };
 
 /// The gradient of one rank on one step: the same whoever asks. Step -1 is the first
-/// debt.
+/// residual.
 inline std::vector<float> gradient(const Case& c, int rank, int step) {
   std::vector<float> x(c.n);
   const auto seed = static_cast<std::uint64_t>((step + 1) * 1000 + rank);
@@ -109,7 +109,7 @@ struct Seen {
   std::vector<std::vector<float>> before;
   std::vector<std::vector<float>> after;
   std::vector<std::vector<float>> sums;
-  std::vector<std::vector<float>> settled;  // 1 where in the sum or paid
+  std::vector<std::vector<float>> settled;  // 1 where in the sum or settled
 };
 
 /// What is wrong with a step; nothing if all is well.
@@ -145,9 +145,9 @@ inline std::optional<std::string> violation(const Case& c, int step, const Seen&
 }
 
 /// What is wrong with what one rank was told of its step. Marks in `settled` what is in
-/// the sum or was paid.
+/// the sum or was settled.
 inline std::optional<std::string> violation(const Case& c, const Reduced& reduced,
-                                            std::span<const float> acc,
+                                            std::span<const float> residual,
                                             std::span<const float> sum,
                                             std::vector<float>& settled) {
   if (!reduced.finite) return "called not finite";
@@ -162,12 +162,13 @@ inline std::optional<std::string> violation(const Case& c, const Reduced& reduce
   for (std::size_t i = 0; i < c.n; ++i)
     if (settled[i] == 0 && sum[i] != 0) return "a coordinate of the sum is not listed";
   if (reduced.index.size() != reduced.count) return "count and index differ";
-  std::vector<bool> paid(c.n);
+  std::vector<bool> settled(c.n);
   const bool rounded = c.collective.find("values=") != std::string::npos;
-  for (const std::uint32_t i : reduced.paid) {
-    if (paid[i]) return "a coordinate is paid twice";
-    if (!rounded && acc[i] != 0) return "a coordinate is called paid, and still owed";
-    paid[i] = true;
+  for (const std::uint32_t i : reduced.settled) {
+    if (settled[i]) return "a coordinate is settled twice";
+    if (!rounded && residual[i] != 0)
+      return "a coordinate is called settled, and still owed";
+    settled[i] = true;
     settled[i] = 1;
   }
   return std::nullopt;
@@ -178,9 +179,9 @@ using Maker = std::function<std::unique_ptr<Collective>(const Case&, Transport&,
                                                         Compressor&, const Layout&)>;
 
 inline std::unique_ptr<Collective> from_the_catalog(const Case& c, Transport& link,
-                                                    Compressor& pick,
+                                                    Compressor& compressor,
                                                     const Layout& layout) {
-  return make_collective(Spec::parse(c.collective), link, pick, layout);
+  return make_collective(Spec::parse(c.collective), link, compressor, layout);
 }
 
 /// Runs `c` on this rank. Every rank returns; rank 0 returns the first violation, and any
@@ -188,21 +189,21 @@ inline std::unique_ptr<Collective> from_the_catalog(const Case& c, Transport& li
 inline std::optional<std::string> violation(const Case& c, Transport& link,
                                             const Maker& make = from_the_catalog) {
   const Layout layout = Layout::flat(c.n);
-  const auto pick = make_compressor(Spec::parse(c.compressor), layout);
+  const auto compressor = make_compressor(Spec::parse(c.compressor), layout);
   const auto channel = link.channel(1);
-  const auto collective = make(c, *channel, *pick, layout);
-  std::vector<float> acc = gradient(c, link.rank(), -1);
+  const auto collective = make(c, *channel, *compressor, layout);
+  std::vector<float> residual = gradient(c, link.rank(), -1);
   std::vector<float> kept(c.n, 0.0F);
   std::vector<float> settled(c.n);
   std::optional<std::string> wrong;
   for (int step = 0; step < c.steps; ++step) {
-    const std::vector<float> before = acc;
+    const std::vector<float> before = residual;
     std::vector<float> grad = gradient(c, link.rank(), step);
     std::vector<float>& sum = c.in_place ? grad : kept;
-    const Reduced reduced = collective->reduce(acc, grad, c.k, sum);
-    const auto mine = violation(c, reduced, acc, sum, settled);
+    const Reduced reduced = collective->reduce(residual, grad, c.k, sum);
+    const auto mine = violation(c, reduced, residual, sum, settled);
     if (!wrong) wrong = mine;
-    const Seen seen{gather(link, before), gather(link, acc), gather(link, sum),
+    const Seen seen{gather(link, before), gather(link, residual), gather(link, sum),
                     gather(link, settled)};
     if (link.rank() == 0 && !wrong) wrong = violation(c, step, seen);
     std::fill(kept.begin(), kept.end(), 0.0F);

@@ -85,18 +85,18 @@ TEST_P(EveryCollective, GivesTheDenseSumWhenEverythingIsWanted) {
   const Case c{.collective = name(), .n = n, .k = n};
   run(ranks(), [&](Transport& link) {
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto made = make_collective(Spec::parse(name()), link, *pick, layout);
-    std::vector<float> acc(n);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
+    const auto made = make_collective(Spec::parse(name()), link, *compressor, layout);
+    std::vector<float> residual(n);
     std::vector<float> sum(n);
-    made->reduce(acc, copy_of(gradient(c, link.rank(), 0)), n, sum);
+    made->reduce(residual, copy_of(gradient(c, link.rank(), 0)), n, sum);
     std::vector<float> expected(n);
     for (int r = 0; r < ranks(); ++r) {
       const std::vector<float> g = gradient(c, r, 0);
       for (std::size_t i = 0; i < n; ++i) expected[i] += g[i];
     }
     EXPECT_EQ(sum, expected);
-    EXPECT_EQ(acc, std::vector<float>(n));
+    EXPECT_EQ(residual, std::vector<float>(n));
   });
 }
 
@@ -108,20 +108,22 @@ TEST_P(EveryCollective, AppliesAStepOnAllRanksOrOnNone) {
                        -std::numeric_limits<float>::infinity()};
   run(ranks(), [&](Transport& link) {
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse(default_compressor(name())), layout);
-    const auto made = make_collective(Spec::parse(name()), link, *pick, layout);
-    std::vector<float> acc = gradient(c, link.rank(), -1);
+    const auto compressor =
+        make_compressor(Spec::parse(default_compressor(name())), layout);
+    const auto made = make_collective(Spec::parse(name()), link, *compressor, layout);
+    std::vector<float> residual = gradient(c, link.rank(), -1);
     for (int step = 0; step < 8; ++step) {
-      const std::vector<float> before = acc;
+      const std::vector<float> before = residual;
       std::vector<float> grad = gradient(c, link.rank(), step);
-      const bool sick = step % 2 == 0;
-      if (sick && link.rank() == step / 2 % ranks())
+      const bool nonfinite = step % 2 == 0;
+      if (nonfinite && link.rank() == step / 2 % ranks())
         grad[static_cast<std::size_t>(step) * 41 % n] = bad[step % 3];
       std::vector<float> sum(n);
-      const Reduced reduced = made->reduce(acc, grad, c.k, sum);
-      EXPECT_EQ(reduced.finite, !sick) << "step " << step << " at rank " << link.rank();
-      if (sick) {
-        EXPECT_EQ(acc, before) << "step " << step << " at rank " << link.rank();
+      const Reduced reduced = made->reduce(residual, grad, c.k, sum);
+      EXPECT_EQ(reduced.finite, !nonfinite)
+          << "step " << step << " at rank " << link.rank();
+      if (nonfinite) {
+        EXPECT_EQ(residual, before) << "step " << step << " at rank " << link.rank();
       }
     }
   });
@@ -132,12 +134,13 @@ TEST_P(EveryCollective, CallsASumThatOverflowsNotFinite) {
   const std::size_t n = 50;
   run(ranks(), [&](Transport& link) {
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse(default_compressor(name())), layout);
-    const auto made = make_collective(Spec::parse(name()), link, *pick, layout);
-    std::vector<float> acc(n);
+    const auto compressor =
+        make_compressor(Spec::parse(default_compressor(name())), layout);
+    const auto made = make_collective(Spec::parse(name()), link, *compressor, layout);
+    std::vector<float> residual(n);
     std::vector<float> grad(n, std::numeric_limits<float>::max());
-    EXPECT_FALSE(made->reduce(acc, grad, n, grad).finite);
-    EXPECT_EQ(acc, std::vector<float>(n));
+    EXPECT_FALSE(made->reduce(residual, grad, n, grad).finite);
+    EXPECT_EQ(residual, std::vector<float>(n));
   });
 }
 
@@ -195,9 +198,9 @@ class Planted final : public Collective {
   Planted(std::unique_ptr<Collective> topka, std::size_t (*cut)(std::size_t))
       : topka_(std::move(topka)), cut_(cut) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    return topka_->reduce(acc, grad, k < acc.size() ? cut_(k) : k, sum);
+    return topka_->reduce(residual, grad, k < residual.size() ? cut_(k) : k, sum);
   }
 
  private:
@@ -208,18 +211,18 @@ class Planted final : public Collective {
 /// Selects the k smallest.
 class Smallest final : public Compressor {
  public:
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     for (std::size_t i = 0; i < grad.size(); ++i)
-      grad[i] = std::exchange(acc[i], acc[i] + grad[i]);
-    std::vector<std::uint32_t> order(acc.size());
+      grad[i] = std::exchange(residual[i], residual[i] + grad[i]);
+    std::vector<std::uint32_t> order(residual.size());
     std::iota(order.begin(), order.end(), 0U);
     std::ranges::stable_sort(order, {},
-                             [&](std::uint32_t i) { return std::abs(acc[i]); });
+                             [&](std::uint32_t i) { return std::abs(residual[i]); });
     order.resize(std::min(k, order.size()));
     std::ranges::sort(order);
     out.clear();
-    for (const std::uint32_t i : order) out.push_back(i, acc[i]);
+    for (const std::uint32_t i : order) out.push_back(i, residual[i]);
     return true;
   }
 };
@@ -236,9 +239,9 @@ std::string verdict(Data data, const Maker& make) {
 }
 
 template <std::size_t (*Cut)(std::size_t)>
-std::unique_ptr<Collective> planted(const Case& c, Transport& link, Compressor& pick,
-                                    const Layout& layout) {
-  return std::make_unique<Planted>(from_the_catalog(c, link, pick, layout), Cut);
+std::unique_ptr<Collective> planted(const Case& c, Transport& link,
+                                    Compressor& compressor, const Layout& layout) {
+  return std::make_unique<Planted>(from_the_catalog(c, link, compressor, layout), Cut);
 }
 std::size_t to_nothing(std::size_t) { return 0; }
 std::size_t to_half(std::size_t k) { return k / 2; }

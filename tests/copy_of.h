@@ -19,7 +19,7 @@ class GradientCopy {
   std::vector<float> values_;
 };
 
-/// pick.select(acc, copy_of(grad), k, out)
+/// compressor.select(residual, copy_of(grad), k, out)
 inline GradientCopy copy_of(std::span<const float> x) { return GradientCopy(x); }
 
 }  // namespace topknot::testing

@@ -36,17 +36,17 @@ std::size_t power(std::size_t base, std::size_t exponent) {
 /// What a rank has of one word, with one k.
 struct Outcome {
   std::vector<float> sum;
-  std::vector<float> acc;
-  std::vector<bool> settled;  // in the sum, or paid
+  std::vector<float> residual;
+  std::vector<bool> settled;  // in the sum, or settled
 };
 
 Outcome reduce(Collective& made, std::vector<float> grad, std::size_t k) {
   const std::size_t n = grad.size();
   Outcome mine{{}, std::vector<float>(n), std::vector<bool>(n)};
-  const Reduced reduced = made.reduce(mine.acc, grad, k, grad);
+  const Reduced reduced = made.reduce(mine.residual, grad, k, grad);
   if (reduced.index.empty() && reduced.count == n) mine.settled.assign(n, true);
   for (const std::uint32_t i : reduced.index) mine.settled[i] = true;
-  for (const std::uint32_t i : reduced.paid) mine.settled[i] = true;
+  for (const std::uint32_t i : reduced.settled) mine.settled[i] = true;
   mine.sum = std::move(grad);
   return mine;
 }
@@ -64,7 +64,7 @@ std::optional<std::string> violation(const Promise& promised,
     for (std::size_t r = 0; r < words.size(); ++r) {
       if (outcomes[r].sum[i] != outcomes[0].sum[i]) return "the ranks disagree";
       owed += words[r][i];
-      accounted += outcomes[r].acc[i];
+      accounted += outcomes[r].residual[i];
       if (outcomes[r].settled[i]) agreed.settled[i] = true;
     }
     if (accounted != owed) return "something is lost";
@@ -85,8 +85,8 @@ void hold_all_words(const std::string& name, std::size_t ranks, std::size_t n) {
     const Layout layout = Layout::flat(n);
     for (std::size_t k = 0; k <= n + 1; ++k) {
       const auto channel = link.channel(static_cast<int>(k));
-      const auto pick = make_compressor(compressor, layout);
-      const auto made = make_collective(Spec::parse(name), *channel, *pick, layout);
+      const auto compressor = make_compressor(compressor, layout);
+      const auto made = make_collective(Spec::parse(name), *channel, *compressor, layout);
       for (std::size_t code = 0; code < count; ++code)
         outcomes[rank].push_back(reduce(*made, letters(code, rank), k));
     }

@@ -62,16 +62,16 @@ inline void reduce_steps(Transport& link, const std::string& collective, std::si
                          int steps) {
   constexpr std::size_t kSize = 1000;
   const Layout layout = Layout::flat(kSize);
-  const auto pick = make_compressor(Spec::parse("topk"), layout);
-  const auto made = make_collective(Spec::parse(collective), link, *pick, layout);
-  std::vector<float> acc(kSize);
+  const auto compressor = make_compressor(Spec::parse("topk"), layout);
+  const auto made = make_collective(Spec::parse(collective), link, *compressor, layout);
+  std::vector<float> residual(kSize);
   std::vector<float> sum(kSize);
   std::vector<float> grad(kSize);
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < kSize; ++i)
       grad[i] =
           static_cast<float>((i * 7919 + static_cast<std::size_t>(link.rank())) % 991);
-    made->reduce(acc, grad, k, sum);
+    made->reduce(residual, grad, k, sum);
   }
 }
 

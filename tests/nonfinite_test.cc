@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // After a step that is not finite every rank's residual has the bits it had before, for
-// every line of the catalog and on values that (acc + grad) - grad does not give back.
+// every line of the catalog and on values that (residual + grad) - grad does not give back.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -41,35 +41,36 @@ class NonfiniteStep : public ::testing::TestWithParam<std::tuple<std::string, in
   /// One rank of `name() + parameters` and its residual.
   struct Rank {
     Rank(const std::string& spec, const std::string& compressor, Transport& link)
-        : pick(make_compressor(Spec::parse(compressor), Layout::flat(kN))),
-          made(make_collective(Spec::parse(spec), link, *pick, Layout::flat(kN))),
-          acc(drawn(link.rank(), 900)) {}
+        : compressor(make_compressor(Spec::parse(compressor), Layout::flat(kN))),
+          made(make_collective(Spec::parse(spec), link, *compressor, Layout::flat(kN))),
+          residual(drawn(link.rank(), 900)) {}
 
     /// Whether the step was finite; `in_place` has the sum in the gradient's memory.
     bool step(std::vector<float> grad, std::size_t k, bool in_place) {
       std::vector<float> kept(in_place ? 0 : kN);
-      return made->reduce(acc, grad, k, in_place ? grad : kept).finite;
+      return made->reduce(residual, grad, k, in_place ? grad : kept).finite;
     }
 
-    std::unique_ptr<Compressor> pick;
+    std::unique_ptr<Compressor> compressor;
     std::unique_ptr<Collective> made;
-    std::vector<float> acc;
+    std::vector<float> residual;
   };
 
   void hold(const std::string& spec, std::size_t k) const {
     run(ranks(), [&](Transport& link) {
       Rank rank(spec, std::string(default_compressor(name())), link);
       int step = 0;
-      for (int sick = 0; sick < ranks(); ++sick)
+      for (int nonfinite = 0; nonfinite < ranks(); ++nonfinite)
         for (const std::size_t position : kPositions) {
-          const bool in_place = (static_cast<std::size_t>(sick) + position) % 2 == 0;
-          const std::vector<float> before = rank.acc;
+          const bool in_place = (static_cast<std::size_t>(nonfinite) + position) % 2 == 0;
+          const std::vector<float> before = rank.residual;
           std::vector<float> grad = drawn(link.rank(), ++step);
-          if (link.rank() == sick) grad[position] = kBad[step % 3];
+          if (link.rank() == nonfinite) grad[position] = kBad[step % 3];
           ASSERT_FALSE(rank.step(std::move(grad), k, in_place));
-          ASSERT_EQ(bits_of(rank.acc), bits_of(before))
+          ASSERT_EQ(bits_of(rank.residual), bits_of(before))
               << spec << " k=" << k << ": rank " << link.rank() << " of " << ranks()
-              << " with " << kBad[step % 3] << " at " << position << " of rank " << sick;
+              << " with " << kBad[step % 3] << " at " << position << " of rank "
+              << nonfinite;
         }
       ASSERT_TRUE(rank.step(drawn(link.rank(), ++step), k, false));
     });
@@ -92,13 +93,13 @@ TEST_P(OverflowingStep, RestoresEveryBitOfEveryRanksResidual) {
   for (const bool in_place : {false, true})
     run(ranks(), [&](Transport& link) {
       Rank rank(name(), std::string(default_compressor(name())), link);
-      const std::vector<float> before = rank.acc;
+      const std::vector<float> before = rank.residual;
       std::vector<float> grad = drawn(link.rank(), 1);
       grad[77] = std::numeric_limits<float>::max();
-      rank.acc[77] = 0;
+      rank.residual[77] = 0;
       ASSERT_FALSE(rank.step(std::move(grad), kN, in_place));
-      rank.acc[77] = before[77];
-      ASSERT_EQ(bits_of(rank.acc), bits_of(before)) << "rank " << link.rank();
+      rank.residual[77] = before[77];
+      ASSERT_EQ(bits_of(rank.residual), bits_of(before)) << "rank " << link.rank();
     });
 }
 

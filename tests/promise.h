@@ -36,8 +36,9 @@ namespace topknot::testing {
 struct Agreed {
   std::size_t k = 0;
   int step = 0;
-  std::vector<std::vector<float>> owed;  // by rank: debt and gradient, before the step
-  std::vector<bool> settled;  // in the sum, or paid by some rank: sums may cancel
+  std::vector<std::vector<float>>
+      owed;                   // by rank: residual and gradient, before the step
+  std::vector<bool> settled;  // in the sum, or settled by some rank: sums may cancel
   std::vector<float> sum;
 };
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/courier.h"
+#include "collectives/message_channel.h"
 #include "copy_of.h"
 #include "core/random.h"
 #include "core/wire.h"
@@ -89,7 +89,7 @@ class Scale final : public Transport {
         std::to_integer<int>(bytes[0]) != 'T' || std::to_integer<int>(bytes[1]) != 'K';
     if (packet) return weigh_packet(bytes);
     const bool words =
-        (std::to_integer<int>(bytes[6]) & collective::Courier::kWordsBit) != 0;
+        (std::to_integer<int>(bytes[6]) & collective::MessageChannel::kWordsBit) != 0;
     (words ? agreement_bytes_ : pair_bytes_) += bytes.size() - core::kHeaderBytes;
   }
 
@@ -125,14 +125,14 @@ Measured measure(const std::string& collective, int ranks, Gradient kind) {
     Scale scale(link);
     const auto rank = static_cast<std::size_t>(link.rank());
     const Layout layout = Layout::flat(kN);
-    const auto pick = make_compressor({"topk", {}}, layout);
-    const auto made =
-        make_collective(Spec::parse(collective + ":coding=plain"), scale, *pick, layout);
-    std::vector<float> acc(kN);
+    const auto compressor = make_compressor({"topk", {}}, layout);
+    const auto made = make_collective(Spec::parse(collective + ":coding=plain"), scale,
+                                      *compressor, layout);
+    std::vector<float> residual(kN);
     std::vector<float> sum(kN);
     for (int step = 0; step < kSteps; ++step) {
       const Reduced reduced =
-          made->reduce(acc, copy_of(gradient(kind, link.rank(), step)), kK, sum);
+          made->reduce(residual, copy_of(gradient(kind, link.rank(), step)), kK, sum);
       for (const std::uint32_t i : reduced.index) sum[i] = 0;
       words[rank].push_back(static_cast<double>(scale.take_pair_words()));
     }
@@ -178,7 +178,7 @@ TEST_P(Volume, StaysWithinTheBoundOnEveryStep) {
 const auto k4k = [](double k, double ranks) { return 4 * k * (ranks - 1) / ranks; };
 
 const auto k3k = [](double k, double ranks) { return 3 * k * (ranks - 1) / ranks; };
-const auto kIndexAgreement = [](double k, double ranks) {
+const auto kSharedIndexSum = [](double k, double ranks) {
   return k + 2 * k * (ranks - 1) / ranks;
 };
 
@@ -186,8 +186,8 @@ INSTANTIATE_TEST_SUITE_P(
     Collectives, Volume,
     ::testing::Values(Bound{"oktopk", [](double k, double) { return 6 * k; }, k4k},
                       Bound{"knot", [](double k, double) { return 4 * k; }, k4k},
-                      Bound{"spardl", k4k, k4k}, Bound{"exdyna", kIndexAgreement, k3k},
-                      Bound{"micro", kIndexAgreement, k3k}),
+                      Bound{"spardl", k4k, k4k}, Bound{"exdyna", kSharedIndexSum, k3k},
+                      Bound{"micro", kSharedIndexSum, k3k}),
     [](const auto& test) { return test.param.collective; });
 
 }  // namespace

@@ -73,9 +73,9 @@ Spec with_shared(Spec compressor, const Spec& collective);
 
 /// The makers throw ConfigError for an unknown name (with the nearest) or parameter, and for
 /// a layout that check_length() refuses.
-/// `link` and `pick` must outlive what is made with them.
+/// `link` and `compressor` must outlive what is made with them.
 std::unique_ptr<Collective> make_collective(const Spec& spec, Transport& link,
-                                            Compressor& pick, const Layout& layout);
+                                            Compressor& compressor, const Layout& layout);
 std::unique_ptr<Compressor> make_compressor(const Spec& spec, const Layout& layout);
 std::unique_ptr<Memory> make_memory(const Spec& spec, const Layout& layout);
 

@@ -19,9 +19,9 @@ struct Reduced {
   /// The coordinates of `sum`, each once, in no particular order; valid until the next
   /// reduce. Empty for a dense sum.
   std::span<const std::uint32_t> index;
-  /// The coordinates at which this rank's debt was paid, each once; valid as long. Empty for
+  /// The coordinates at which this rank's residual was settled, each once; valid as long. Empty for
   /// a dense sum, which pays everywhere.
-  std::span<const std::uint32_t> paid;
+  std::span<const std::uint32_t> settled;
 };
 
 /// One rank's part in summing a vector over all ranks, sparsely. Made with the channel it
@@ -33,23 +33,23 @@ class Collective {
 
   /// The law: nothing is lost.
   ///
-  ///     sum over ranks of (acc before + grad)  ==  sum + sum over ranks of (acc after)
+  ///     sum over ranks of (residual before + grad)  ==  sum + sum over ranks of (residual after)
   ///
-  /// element by element, and `sum` is the same bits on every rank. `grad` joins the debt
-  /// `acc` in the sweep that selects; about `k` coordinates are agreed on. Every rank
+  /// element by element, and `sum` is the same bits on every rank. `grad` joins the residual
+  /// `residual` in the sweep that selects; about `k` coordinates are agreed on. Every rank
   /// calls with equal sizes and equal `k`, in the same order. `grad` may be empty:
   /// nothing joins. `sum` is all zeros, or the memory of `grad`, which costs one more
   /// pass to overwrite. `grad` is used up: on return its content is unspecified, unless
   /// `sum` is the same memory.
   ///
-  /// When the result is not finite, `acc` is as before the call, bit for bit, and `sum` is
-  /// not to be used. When a LinkError is thrown, `acc` holds acc before + grad: nothing is
+  /// When the result is not finite, `residual` is as before the call, bit for bit, and `sum` is
+  /// not to be used. When a LinkError is thrown, `residual` holds residual before + grad: nothing is
   /// lost, and nothing counts as sent.
-  virtual Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  virtual Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                          std::span<float> sum) = 0;
 
-  /// Whether anything can be left owed. Where not, `acc` may be empty.
-  virtual bool owes() const noexcept { return true; }
+  /// Whether anything can be left owed. Where not, `residual` may be empty.
+  virtual bool keeps_residual() const noexcept { return true; }
 
   /// Visits what is kept from step to step, if anything.
   virtual void visit_state(StateVisitor& visitor) { static_cast<void>(visitor); }

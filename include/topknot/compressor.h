@@ -16,17 +16,17 @@ class Compressor {
  public:
   virtual ~Compressor() = default;
 
-  /// Adds `grad` to `acc` and, in the same sweep, replaces `out` with about `k`
+  /// Adds `grad` to `residual` and, in the same sweep, replaces `out` with about `k`
   /// coordinates of the result; how near to `k` is each compressor's own promise. `grad`
-  /// may be empty: then nothing is added. What is owed is not its affair: `acc` keeps the
+  /// may be empty: then nothing is added. What is owed is not its affair: `residual` keeps the
   /// coordinates that were selected.
   ///
-  /// `grad` is used up: on return it holds what `acc` was before the call, bit for bit, so
+  /// `grad` is used up: on return it holds what `residual` was before the call, bit for bit, so
   /// that copying it back undoes the call.
   ///
-  /// Returns false when a sum was not finite. Then `out` is empty, `acc` is as before the
+  /// Returns false when a sum was not finite. Then `out` is empty, `residual` is as before the
   /// call, bit for bit, and the content of `grad` is unspecified.
-  [[nodiscard]] virtual bool select(std::span<float> acc, std::span<float> grad,
+  [[nodiscard]] virtual bool select(std::span<float> residual, std::span<float> grad,
                                     std::size_t k, Sparse& out) = 0;
 
   /// Called before a step by who knows it: the density that the step's `k` was rounded down

@@ -132,7 +132,7 @@ class Engine {
   std::uint64_t steps() const noexcept;
   /// The parameters of each bucket, by turn, with their offsets in it.
   const std::vector<Layout>& buckets() const noexcept;
-  /// What is kept for every coordinate beyond the gradients: debts and velocities. Working
+  /// What is kept for every coordinate beyond the gradients: residuals and velocities. Working
   /// buffers, which grow with k, are not counted.
   std::uint64_t memory_bytes() const;
 

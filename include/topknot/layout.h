@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kMostCoordinates = 0xFFFFFFFF;
 void check_length(std::uint64_t coordinates);
 
 /// One parameter's place in a bucket: its coordinates are [offset, offset + size()).
-struct Tensor {
+struct TensorSlot {
   std::string name;
   std::uint64_t offset = 0;
   std::vector<std::uint64_t> shape;
@@ -31,12 +31,12 @@ struct Tensor {
     }
     return product;
   }
-  friend bool operator==(const Tensor&, const Tensor&) = default;
+  friend bool operator==(const TensorSlot&, const TensorSlot&) = default;
 };
 
 /// The tensors inside a bucket, in the order of their offsets, without gaps.
 struct Layout {
-  std::vector<Tensor> tensors;
+  std::vector<TensorSlot> tensors;
 
   /// A bucket that is one vector of `n` coordinates.
   static Layout flat(std::uint64_t n) { return {{{"flat", 0, {n}}}}; }

@@ -27,34 +27,34 @@ class Memory {
  public:
   virtual ~Memory() = default;
 
-  /// Turns the step's gradient, in place, into what joins the debt. Most leave it alone.
+  /// Turns the step's gradient, in place, into what joins the residual. Most leave it alone.
   virtual void before(std::span<float> grad, const LocalStep& step) = 0;
-  /// The debt, as long as the bucket: handed to Collective::reduce as `acc`.
-  virtual std::span<float> debt() = 0;
+  /// The residual, as long as the bucket: handed to Collective::reduce as `residual`.
+  virtual std::span<float> residual() = 0;
   /// Called when the reduce has gone through, with what came of it. Not called for a step
   /// that was not finite: then what before() did to anything but `grad` and the unit of the
-  /// debt must not count.
+  /// residual must not count.
   virtual void after(const Reduced& reduced) = 0;
   /// The step that after() was called for is not applied after all, on any rank. What
-  /// before() and after() did to anything but the debt becomes what it was, bit for bit, and
-  /// so does the debt, as far as after() changed it.
-  virtual void step_back() {}
-  /// Called after step_back() where there is a debt: the step's mean, as long as the bucket,
+  /// before() and after() did to anything but the residual becomes what it was, bit for bit, and
+  /// so does the residual, as far as after() changed it.
+  virtual void undo_step() {}
+  /// Called after undo_step() where there is a residual: the step's mean, as long as the bucket,
   /// is owed again. Every rank takes its share, so that together they owe the sum. `index`
   /// lists the coordinates that the mean has; empty where it has all of them. A coordinate
-  /// at which the debt would not be finite keeps the one it has: an infinite debt would make
+  /// at which the residual would not be finite keeps the one it has: an infinite residual would make
   /// every later step not finite.
-  virtual void owe_again(std::span<const std::uint32_t> index,
-                         std::span<const float> mean);
-  /// What it makes of gradients, and so what its debt is in.
+  virtual void undo_sum(std::span<const std::uint32_t> index,
+                        std::span<const float> mean);
+  /// What it makes of gradients, and so what its residual is in.
   virtual Units units() const noexcept { return Units::gradients; }
-  /// Whether it only keeps the debt, so that it has nothing to do where nothing is owed.
-  virtual bool only_owes() const noexcept { return true; }
+  /// Whether it only keeps the residual, so that it has nothing to do where nothing is owed.
+  virtual bool only_keeps_residual() const noexcept { return true; }
 
   /// The bytes it keeps for its coordinates.
   virtual std::uint64_t bytes() const noexcept = 0;
 
-  /// Visits what is kept from step to step: the debt, and whatever else.
+  /// Visits what is kept from step to step: the residual, and whatever else.
   virtual void visit_state(StateVisitor& visitor) = 0;
 };
 

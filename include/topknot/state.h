@@ -14,7 +14,7 @@
 namespace topknot {
 
 /// State outside the objects that keep it: a flat list of named values, as a checkpoint
-/// stores it. Keys are "<parameter>/<part>.<field>", as in "conv1.weight/memory.debt".
+/// stores it. Keys are "<parameter>/<part>.<field>", as in "conv1.weight/memory.residual".
 struct State {
   using Value = std::variant<float, double, std::int64_t, std::uint64_t,
                              std::vector<std::uint64_t>, std::vector<float>>;

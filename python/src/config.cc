@@ -17,10 +17,11 @@ void try_out(const Config& config) {
         " makes updates of gradients, and a torch optimizer would take them "
         "for gradients: residual and dgc are the memories for PyTorch.");
   static_cast<void>(config.recipe.clipped(config.clip, 1, 1, 1));
-  const auto pick = make_compressor(
+  const auto compressor = make_compressor(
       with_shared(config.recipe.compressor, config.recipe.collective), layout);
   const auto alone = make_inproc(1);
-  static_cast<void>(make_collective(config.recipe.collective, *alone[0], *pick, layout));
+  static_cast<void>(
+      make_collective(config.recipe.collective, *alone[0], *compressor, layout));
   static_cast<void>(make_schedule(config.recipe.schedule, config.density));
 }
 

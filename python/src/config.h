@@ -20,8 +20,8 @@ struct Config {
   double clip = 0;                    ///< see Recipe::clipped(); 0 is no clipping
   std::uint64_t coordinates = 0;      ///< of the whole gradient; 0: each plan's is whole
   std::vector<engine::Rule> rules;
-  /// Whether the debts of a step that turns out not finite are put back in all buckets, also
-  /// in those that were reduced before it turned out; costs a copy of the debts a step.
+  /// Whether the residuals of a step that turns out not finite are put back in all buckets, also
+  /// in those that were reduced before it turned out; costs a copy of the residuals a step.
   bool rollback = false;
 
   /// By names, as in the catalog; an empty memory, compressor, collective or schedule is the

@@ -74,7 +74,7 @@ class Hook final : public c10d::CommHookInterface {
         throw ConfigError(
             "DDP reduces a parameter that the model did not have when topknot was "
             "attached: build DDP, and attach, after the last parameter is made.");
-      Tensor tensor{name->second, layout.size(), {}};
+      TensorSlot tensor{name->second, layout.size(), {}};
       for (const std::int64_t extent : parameter.sizes())
         tensor.shape.push_back(static_cast<std::uint64_t>(extent));
       layout.tensors.push_back(std::move(tensor));

@@ -108,7 +108,7 @@ Layout layout_of(
 
 py::dict dict_of(const Layout& layout, const Totals& totals) {
   py::list names;
-  for (const Tensor& tensor : layout.tensors) names.append(tensor.name);
+  for (const TensorSlot& tensor : layout.tensors) names.append(tensor.name);
   return py::dict(
       py::arg("parameters") = names, py::arg("size") = layout.size(),
       py::arg("steps") = totals.steps, py::arg("not_finite") = totals.not_finite,

@@ -57,10 +57,10 @@ Plan::Part Plan::make_part(const engine::Group& group, bool in_place,
   Layout own;
   if (in_place) {
     own = layout_;
-    for (Tensor& tensor : own.tensors) tensor.name = elsewhere(tensor.name);
+    for (TensorSlot& tensor : own.tensors) tensor.name = elsewhere(tensor.name);
   }
   for (const std::size_t i : group.tensors) {
-    const Tensor& tensor = layout_.tensors[i];
+    const TensorSlot& tensor = layout_.tensors[i];
     part.pieces.push_back({tensor.offset, tensor.size()});
     if (in_place) {
       own.tensors[i].name = tensor.name;

@@ -45,7 +45,7 @@ class Plan {
   Plan(Layout layout, const Config& config, Transport& link, int& next_channel);
 
   /// Replaces `x` with the mean of what was agreed on. Returns false when that was not
-  /// finite; then `x` is all NaN, and the debts are as before (see Config::rollback).
+  /// finite; then `x` is all NaN, and the residuals are as before (see Config::rollback).
   /// Where `whole` all of `x` is sent, whatever the density, and no residual takes part.
   bool reduce(std::span<float> x, std::uint64_t step, bool whole = false);
   /// Replaces `x` with the mean of the residuals, by a dense sum, and makes them zero. Where
@@ -54,7 +54,7 @@ class Plan {
   /// Where in `x` the last reduce() settled this rank's residual, in ascending order; empty
   /// where it settled all of it.
   std::vector<std::int64_t> settled() const;
-  /// Undoes what the last reduce did to the debts.
+  /// Undoes what the last reduce did to the residuals.
   void roll_back();
 
   void save(State& state);

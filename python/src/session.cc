@@ -209,7 +209,7 @@ Plan& Session::ready(int plan) {
 void Session::hand_over_carried(Plan& plan) {
   plan.load(carried_);
   auto& values = carried_.values;
-  for (const Tensor& tensor : plan.layout().tensors)  // '0' comes right after '/'
+  for (const TensorSlot& tensor : plan.layout().tensors)  // '0' comes right after '/'
     values.erase(values.lower_bound(tensor.name + "/"),
                  values.lower_bound(tensor.name + "0"));
 }

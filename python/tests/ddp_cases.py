@@ -68,9 +68,9 @@ def flat_grad(model) -> torch.Tensor:
     return torch.cat([p.grad.detach().float().reshape(-1) for p in model.parameters()])
 
 
-def debts(model) -> dict[str, torch.Tensor]:
+def residuals(model) -> dict[str, torch.Tensor]:
     values = topknot.state_dict(model)["values"]
-    return {k: v for k, v in values.items() if k.endswith("/memory.debt")}
+    return {k: v for k, v in values.items() if k.endswith("/memory.residual")}
 
 
 def density_one_is_plain_ddp():
@@ -145,10 +145,10 @@ def nothing_is_lost_from_the_first_step_on():
         nn.functional.cross_entropy(twin(x), y).backward()
         produced = produced + flat_grad(twin)
         returned = returned + flat_grad(model)
-    owed = debts(model)
+    owed = residuals(model)
     mine = torch.cat(
         [
-            owed.get(f"{name}/memory.debt", torch.zeros(p.numel())).reshape(-1)
+            owed.get(f"{name}/memory.residual", torch.zeros(p.numel())).reshape(-1)
             for name, p in model.module.named_parameters()
         ]
     )
@@ -207,7 +207,7 @@ def a_step_that_is_not_finite_is_undone():
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(6):
-        before, parameters = debts(model), flat(model)
+        before, parameters = residuals(model), flat(model)
         optimizer.zero_grad()
         x, y = batch(step)
         loss = nn.functional.cross_entropy(model(x), y)
@@ -224,7 +224,7 @@ def a_step_that_is_not_finite_is_undone():
                 poison.remove()
             assert torch.equal(flat(model), parameters)
             assert scaler.get_scale() < scale
-            after = debts(model)
+            after = residuals(model)
             for key, owed in before.items():
                 torch.testing.assert_close(after[key], owed, rtol=1e-5, atol=1e-3, msg=key)
     assert topknot.stats(model)["not_finite"] >= 1
@@ -258,7 +258,7 @@ def goes_on_from_a_checkpoint():
         third = DDP(Network(), process_group=half)
         topknot.attach(third, density=0.02)
         topknot.load_state_dict(third, box[0])
-        for key, owed in debts(third).items():
+        for key, owed in residuals(third).items():
             parts = [box[0]["ranks"][w]["values"][key] for w in range(rank(), size(), size() // 2)]
             torch.testing.assert_close(owed, sum(parts) / 2)
         refuses(
@@ -305,7 +305,7 @@ def empty_selections_do_not_hang():
     train(model, 3)
     assert topknot.stats(model)["steps"] == 3
     assert torch.equal(model.module.body[0].weight, network().module.body[0].weight)
-    assert sum(owed.abs().sum() for owed in debts(model).values()) > 0
+    assert sum(owed.abs().sum() for owed in residuals(model).values()) > 0
     model = network()
     topknot.attach(model, density=0.01)
     for step in range(3):
@@ -352,17 +352,17 @@ def nothing_is_unpickled():
             else:
                 assert states is None
             # Of another rank's, too: it arrives as it was there.
-            debt = flat_debts(topknot.state_dict(model)["values"])
-            there = gathered(debt)
+            residual = flat_residuals(topknot.state_dict(model)["values"])
+            there = gathered(residual)
             if rank() == dst:
                 for other, one in zip(there, states["ranks"], strict=True):
-                    assert torch.equal(flat_debts(one["values"]), other)
+                    assert torch.equal(flat_residuals(one["values"]), other)
     finally:
         dist.distributed_c10d._unpickler = kept
 
 
-def flat_debts(values) -> torch.Tensor:
-    return torch.cat([values[key].reshape(-1) for key in sorted(values) if "debt" in key])
+def flat_residuals(values) -> torch.Tensor:
+    return torch.cat([values[key].reshape(-1) for key in sorted(values) if "residual" in key])
 
 
 def a_killed_rank_is_named():

@@ -63,7 +63,7 @@ def optimizer_keeps_ranks_together():
         optimizer.step()
     assert same_bits_everywhere(flat(model))
     assert not torch.equal(flat(model), before), "nothing was trained"
-    assert "body.0.weight/memory.debt" in topknot.state_dict(optimizer)["values"]
+    assert "body.0.weight/memory.residual" in topknot.state_dict(optimizer)["values"]
     x, y = batch(0)
 
     def once_too_often():
@@ -84,12 +84,12 @@ def sparse_allreduce_loses_nothing():
         assert mean is x and same_bits_everywhere(mean)
         assert 0 < (mean != 0).sum() <= 5000 * 0.05
         returned += mean
-    owed = topknot.state_dict(reduce)["values"]["tensor/memory.debt"]
+    owed = topknot.state_dict(reduce)["values"]["tensor/memory.residual"]
     assert torch.equal(returned * size() + sum(gathered(owed)), sum(gathered(produced)))
-    sick = torch.full((5000,), 1e9)  # beside which what is owed would be rounded off
-    sick[3] = float("nan") if rank() == 0 else 1.0
-    assert reduce(sick).isnan().all()
-    after = topknot.state_dict(reduce)["values"]["tensor/memory.debt"]
+    nonfinite = torch.full((5000,), 1e9)  # beside which what is owed would be rounded off
+    nonfinite[3] = float("nan") if rank() == 0 else 1.0
+    assert reduce(nonfinite).isnan().all()
+    after = topknot.state_dict(reduce)["values"]["tensor/memory.residual"]
     assert torch.equal(after.view(torch.int32), owed.view(torch.int32))
     refuses(topknot.ConfigError, "had the shape", lambda: reduce(torch.zeros(7)))
     long = torch.zeros(1).expand(1 << 32)  # which takes no memory

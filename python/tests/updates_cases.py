@@ -7,7 +7,7 @@ import warnings
 
 import torch
 from cases import gathered, main, rank, refuses, same_bits_everywhere, size
-from ddp_cases import Network, batch, debts, flat, flat_grad, network
+from ddp_cases import Network, batch, residuals, flat, flat_grad, network
 from torch import nn
 
 import topknot
@@ -178,9 +178,9 @@ def nothing_is_lost():
 
 def residual(model, optimizer) -> torch.Tensor:
     """Of all parameters in their order; zeros where there can be none."""
-    kept = debts(optimizer)
+    kept = residuals(optimizer)
     return torch.cat([
-        kept.get(f"{name}/memory.debt", torch.zeros(p.numel()))
+        kept.get(f"{name}/memory.residual", torch.zeros(p.numel()))
         for name, p in model.named_parameters()
     ])  # fmt: skip
 

@@ -58,7 +58,7 @@ class Updates:
     @torch.no_grad()
     def begin(self, optimizer: torch.optim.Optimizer) -> None:
         if self._step is not None:  # the optimizer has raised an exception in it
-            self._step.take_back(self._sparse)
+            self._step.undo(self._sparse)
         self._refuse_unknown(optimizer)
         if self._clip > 0:
             limit = self._clip * math.sqrt(self._core.size)
@@ -233,7 +233,7 @@ class _Step:
         for parameter, gradient in self._hidden:
             parameter.grad = gradient
 
-    def take_back(self, sparse: list[Bucket]) -> None:
+    def undo(self, sparse: list[Bucket]) -> None:
         """Undoes the step, of which finish() has not heard."""
         if not self.sends_all:
             self.return_whole()

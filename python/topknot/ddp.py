@@ -55,7 +55,7 @@ def attach(
     timeout      seconds until a rank that does not answer is given up: backward then ends
                  with a sentence that names it
     rollback     on a step with a gradient that is not finite, every rank gets NaN back, so that
-                 a GradScaler skips the step, and all debts are as before, for a copy of
+                 a GradScaler skips the step, and all residuals are as before, for a copy of
                  them a step. With rollback=False there is no copy, and they are as before
                  only in the bucket where that was found.
     """

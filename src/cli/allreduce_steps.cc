@@ -73,27 +73,28 @@ void check_law(Transport& link, const Options& options, const std::string& colle
   const Layout layout = options.gradients.layout_or(Layout::flat(n));
   const engine::Recipe parts = recipe(options, collective);
   const auto lane = link.channel(channel);
-  const auto pick = make_compressor(parts.compressor, layout);
-  const auto made = make_collective(parts.collective, *lane, *pick, layout);
+  const auto compressor = make_compressor(parts.compressor, layout);
+  const auto made = make_collective(parts.collective, *lane, *compressor, layout);
   Params plain;
   const auto audit = link.channel(channel + 1);
-  collective::Courier auditor(*audit, "audit", plain);
-  std::vector<float> debt(n);
+  collective::MessageChannel auditor(*audit, "audit", plain);
+  std::vector<float> residual(n);
   std::vector<float> gradient(n);
-  std::vector<float> paid(n);
+  std::vector<float> settled(n);
   for (int step = 0; step < kCheckedSteps; ++step) {
     core::Random random(static_cast<std::uint64_t>(step) * 4096 +
                         static_cast<std::uint64_t>(link.rank()));
     for (float& value : gradient) value = std::trunc(16 * random.laplace());
-    for (std::size_t i = 0; i < n; ++i) paid[i] = debt[i] + gradient[i];
-    const Reduced reduced = made->reduce(debt, gradient, options.problem.k(), gradient);
+    for (std::size_t i = 0; i < n; ++i) settled[i] = residual[i] + gradient[i];
+    const Reduced reduced =
+        made->reduce(residual, gradient, options.problem.k(), gradient);
     if (!reduced.finite) throw ContractError("a finite gradient was called not finite");
-    for (std::size_t i = 0; i < n; ++i) paid[i] -= debt[i];
+    for (std::size_t i = 0; i < n; ++i) settled[i] -= residual[i];
     auditor.begin(n, n);
     std::vector<float> nothing;
-    collective::RankOrderSum().run(auditor, paid, nothing);
+    collective::RankOrderSum().run(auditor, settled, nothing);
     for (std::size_t i = 0; i < n; ++i) {
-      const double lost = std::abs(static_cast<double>(paid[i]) - gradient[i]);
+      const double lost = std::abs(static_cast<double>(settled[i]) - gradient[i]);
       row.lost = std::max(row.lost, lost);
       row.wrong += lost != 0 ? 1 : 0;
     }
@@ -210,8 +211,8 @@ void check(const Options& options, const std::vector<std::string>& names) {
   const auto alone = make_inproc(1);
   for (const std::string& name : names) {
     const engine::Recipe parts = recipe(options, name);
-    const auto pick = make_compressor(parts.compressor, Layout::flat(1));
-    make_collective(parts.collective, *alone[0], *pick, Layout::flat(1));
+    const auto compressor = make_compressor(parts.compressor, Layout::flat(1));
+    make_collective(parts.collective, *alone[0], *compressor, Layout::flat(1));
   }
 }
 

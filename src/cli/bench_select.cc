@@ -37,7 +37,7 @@ void stream_add(std::span<float> r, std::span<const float> g) {
   for (std::size_t i = 0; i < r.size(); ++i) r[i] += g[i];
 }
 
-/// The arrays of one run: gradients, and a debt as it is after many steps, or none at all.
+/// The arrays of one run: gradients, and a residual as it is after many steps, or none at all.
 class Workbench {
  public:
   explicit Workbench(const Options& options)
@@ -60,17 +60,17 @@ class Workbench {
   }
 
   /// The gradient is used up.
-  void local_step(Compressor& pick, std::span<float> debt, std::span<float> gradient,
-                  Sparse& sent) const {
-    pick.expect(k_, density_);
-    if (!pick.select(debt, gradient, k_, sent))
+  void local_step(Compressor& selector, std::span<float> residual,
+                  std::span<float> gradient, Sparse& sent) const {
+    selector.expect(k_, density_);
+    if (!selector.select(residual, gradient, k_, sent))
       throw ContractError("a finite gradient was called not finite");
-    core::erase(sent.index, debt);
+    core::erase(sent.index, residual);
   }
 
   /// What is owed when a step begins: without memory nothing.
-  void forget(std::span<float> debt) const {
-    if (!remembers_) std::ranges::fill(debt, 0.0F);
+  void forget(std::span<float> residual) const {
+    if (!remembers_) std::ranges::fill(residual, 0.0F);
   }
 
   std::span<const float> gradient(int step) const {
@@ -111,11 +111,11 @@ bool is_exact(std::span<const float> before, std::span<const float> grad, std::s
 /// a quarter of it by a threshold. Not a compressor of the catalog, for it sees a part.
 class PartitionScan final : public Compressor {
  public:
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    const std::size_t part = acc.size() / 4;
-    const bool well = core::fold(acc.subspan(part), grad.subspan(part));
-    return scan_->select(acc.first(part), grad.first(part), k / 4, out) && well;
+    const std::size_t part = residual.size() / 4;
+    const bool well = core::fold(residual.subspan(part), grad.subspan(part));
+    return scan_->select(residual.first(part), grad.first(part), k / 4, out) && well;
   }
 
  private:
@@ -143,21 +143,21 @@ struct Times {
 
 Json measure(const Workbench& bench, const std::string& name, int steps, Times& times,
              std::vector<float>& twin) {
-  const auto pick = make_local(name, bench.layout());
-  std::vector<float> debt = bench.settled();
+  const auto selector = make_local(name, bench.layout());
+  std::vector<float> residual = bench.settled();
   std::vector<float> gradient;
   Sparse sent;
   int step = kSettlingSteps;
   for (int warm_up = 0; warm_up < kWarmUp; ++warm_up) {
-    bench.forget(debt);
+    bench.forget(residual);
     bench.copy_gradient(step++, gradient);
-    bench.local_step(*pick, debt, gradient, sent);
+    bench.local_step(*selector, residual, gradient, sent);
   }
 
-  bench.forget(debt);
-  std::vector<float> before = debt;
+  bench.forget(residual);
+  std::vector<float> before = residual;
   bench.copy_gradient(step, gradient);
-  bench.local_step(*pick, debt, gradient, sent);
+  bench.local_step(*selector, residual, gradient, sent);
   const bool exact = is_exact(before, bench.gradient(step), bench.k(), sent);
   ++step;
   before = {};
@@ -166,10 +166,11 @@ Json measure(const Workbench& bench, const std::string& name, int steps, Times& 
   double selected = 0;
   Progress progress(name, static_cast<std::size_t>(steps));
   for (int timed = 0; timed < steps; ++timed, ++step) {
-    bench.forget(debt);
+    bench.forget(residual);
     times.add.push_back(seconds_of([&] { stream_add(twin, bench.gradient(step)); }));
     bench.copy_gradient(step, gradient);
-    seconds.push_back(seconds_of([&] { bench.local_step(*pick, debt, gradient, sent); }));
+    seconds.push_back(
+        seconds_of([&] { bench.local_step(*selector, residual, gradient, sent); }));
     selected += static_cast<double>(sent.size());
     const auto source = bench.gradient(step + 2);
     times.copy.push_back(seconds_of(
@@ -178,7 +179,7 @@ Json measure(const Workbench& bench, const std::string& name, int steps, Times& 
   }
   return {{"compressor", name},
           {"seconds", median(seconds)},
-          {"density_got", selected / steps / static_cast<double>(debt.size())},
+          {"density_got", selected / steps / static_cast<double>(residual.size())},
           {"threshold", threshold_of(sent)},
           {"exact", exact}};
 }
@@ -239,10 +240,10 @@ Json run_step(const Options& options, const std::string& compressor) {
   const Workbench bench(options);
   const Layout layout = bench_layout(options.problem.n);
   const auto alone = make_inproc(1);
-  const auto pick = make_compressor(Spec::parse(compressor), layout);
+  const auto selector = make_compressor(Spec::parse(compressor), layout);
   engine::Bucket bucket(
       layout, {{"residual", {}}, Spec::parse(compressor), {"topka", {}}}, *alone[0], 0);
-  std::vector<float> debt(options.problem.n);
+  std::vector<float> residual(options.problem.n);
   std::vector<float> sum(options.problem.n);
   std::vector<float> gradient(options.problem.n);
   std::vector<double> local;
@@ -253,7 +254,8 @@ Json run_step(const Options& options, const std::string& compressor) {
   for (int step = 0; step < kSettlingSteps + options.steps; ++step) {
     const bool timed = step >= kSettlingSteps;
     bench.copy_gradient(step, gradient);
-    const double a = seconds_of([&] { bench.local_step(*pick, debt, gradient, sent); });
+    const double a =
+        seconds_of([&] { bench.local_step(*selector, residual, gradient, sent); });
     bench.copy_gradient(step, gradient);
     const double b = seconds_of([&] { bucket.step(gradient, bench.k(), sum); });
     if (timed) local.push_back(a);

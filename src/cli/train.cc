@@ -16,10 +16,10 @@
 #include "cli/illegal_instruction.h"
 #include "cli/job_file.h"
 #include "cli/launch.h"
-#include "cli/leave_signal.h"
 #include "cli/machine.h"
 #include "cli/record_options.h"
 #include "cli/run_log.h"
+#include "cli/stop_signal.h"
 #include "store/gradients.h"
 #include "topknot/error.h"
 #include "train/comparison.h"
@@ -100,9 +100,9 @@ void check_flags(const Options& options) {
 }
 
 /// What one rank hears: the log on rank 0 and the trace on all.
-class Ears final : public train::Observer {
+class FanoutObserver final : public train::Observer {
  public:
-  Ears(RunLog* log, TraceSpans* trace) : log_(log), trace_(trace) {}
+  FanoutObserver(RunLog* log, TraceSpans* trace) : log_(log), trace_(trace) {}
   void on_start(const train::Start& start) override {
     if (log_ != nullptr) log_->on_start(start);
   }
@@ -218,12 +218,12 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
   if (!sound) return kBadUsage;
   TraceSpans spans;
   const ClockReading before = options.trace ? read_clock(*link) : ClockReading{};
-  Ears ears(log.get(), options.trace ? &spans : nullptr);
+  FanoutObserver observers(log.get(), options.trace ? &spans : nullptr);
   train::TrainOptions how;
   if (!options.out.empty()) how.checkpoints = checkpoints_in(options.out);
   how.resume = options.resume;
   how.record = options.record.options();
-  const train::Outcome outcome = train::train(world, job, how, ears);
+  const train::Outcome outcome = train::train(world, job, how, observers);
   if (options.trace) {
     const auto all = spans.gather(*link, before, read_clock(*link));
     if (folder) write_chrome_trace(folder->path() / "trace.json", all);

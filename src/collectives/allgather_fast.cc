@@ -2,9 +2,9 @@
 //
 // allgather_fast: topka's exchange, added up in one pass over the vector.
 //
-//   select   about k coordinates of the debt
+//   select   about k coordinates of the residual
 //   share    all P selections, round a ring
-//   settle   take what was sent out of the debt
+//   settle   take what was sent out of the residual
 //   add      the selections, a window of positions at a time
 //
 // The published code's point is the last phase: the plain allgather decompresses P dense
@@ -114,30 +114,31 @@ class WindowedSum {
 
 class AllgatherFast final : public Collective {
  public:
-  AllgatherFast(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "allgather_fast", params), pick_(pick) {}
+  AllgatherFast(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "allgather_fast", params), compressor_(compressor) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    courier_.select(pick_, acc, grad, k, mine_);
-    share(acc.size());
-    if (!courier_.finite() || !writer_.add(blocks_, grad, sum))
-      return courier_.undo(acc, grad);
-    settle(mine_.index, error_, acc);
-    return {
-        .count = writer_.index().size(), .index = writer_.index(), .paid = mine_.index};
+    channel_.begin(residual.size(), k);
+    channel_.select(compressor_, residual, grad, k, mine_);
+    share(residual.size());
+    if (!channel_.finite() || !writer_.add(blocks_, grad, sum))
+      return channel_.undo(residual, grad);
+    settle(mine_.index, error_, residual);
+    return {.count = writer_.index().size(),
+            .index = writer_.index(),
+            .settled = mine_.index};
   }
 
  private:
   void share(std::uint64_t n) {
-    courier_.enter("share");
-    whole_.assign(static_cast<std::size_t>(courier_.size()), Region{0, n});
-    allgather_.run(courier_, mine_, whole_, n, blocks_, error_);
+    channel_.enter("share");
+    whole_.assign(static_cast<std::size_t>(channel_.size()), Region{0, n});
+    allgather_.run(channel_, mine_, whole_, n, blocks_, error_);
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   Allgather allgather_;
   WindowedSum writer_;
   Sparse mine_;
@@ -148,9 +149,9 @@ class AllgatherFast final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> allgather_fast(Transport& link, Compressor& pick,
+std::unique_ptr<Collective> allgather_fast(Transport& link, Compressor& compressor,
                                            const Layout&, Params& params) {
-  return std::make_unique<AllgatherFast>(link, pick, params);
+  return std::make_unique<AllgatherFast>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

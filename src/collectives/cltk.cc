@@ -2,12 +2,12 @@
 //
 // cltk: the ranks take turns in saying where; everyone sends what it owes there.
 //
-//   select   on one rank, the leader, about k coordinates of its debt; elsewhere fold
+//   select   on one rank, the leader, about k coordinates of its residual; elsewhere fold
 //   share    the leader's positions, down a tree
 //   sum      everyone's values there, in rank order
-//   pay      the debt there, on every rank, and write the sum
+//   pay      the residual there, on every rank, and write the sum
 //
-// It rests on debts being alike: what is large on one rank is large on the others. Only
+// It rests on residuals being alike: what is large on one rank is large on the others. Only
 // the leader selects, so the selection costs a rank one step in P.
 //
 // Cost    (ceil(log2 P) + 2(P-1)) alpha + 3k(P-1)/P beta on average, beta per 32-bit
@@ -24,13 +24,13 @@
 //         top-k).
 // Departs In the published code everyone selects and all but the leader throw it away. A
 //         compressor that keeps something from step to step sees every P-th step only.
-//         ScaleCom's low-pass filter on the debt is a memory's business, and no memory here
+//         ScaleCom's low-pass filter on the residual is a memory's business, and no memory here
 //         has it.
 
 #include <memory>
 #include <vector>
 
-#include "collectives/index_agreement.h"
+#include "collectives/shared_index_sum.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
@@ -39,41 +39,42 @@ namespace {
 
 class CltK final : public Collective {
  public:
-  CltK(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "cltk", params), pick_(pick) {}
+  CltK(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "cltk", params), compressor_(compressor) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
+    channel_.begin(residual.size(), k);
     const int leader =
-        static_cast<int>(step_++ % static_cast<std::uint64_t>(courier_.size()));
-    select(leader, acc, grad, k);
-    agreed_.follow(courier_, leader, mine_.index, acc.size(), k);
-    return agreed_.pay(courier_, acc, grad, sum);
+        static_cast<int>(step_++ % static_cast<std::uint64_t>(channel_.size()));
+    select(leader, residual, grad, k);
+    agreed_.follow(channel_, leader, mine_.index, residual.size(), k);
+    return agreed_.pay(channel_, residual, grad, sum);
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
 
  private:
-  void select(int leader, std::span<float> acc, std::span<float> grad, std::size_t k) {
-    if (courier_.rank() != leader) return courier_.fold(acc, grad);
-    courier_.select(pick_, acc, grad, k, mine_);
+  void select(int leader, std::span<float> residual, std::span<float> grad,
+              std::size_t k) {
+    if (channel_.rank() != leader) return channel_.fold(residual, grad);
+    channel_.select(compressor_, residual, grad, k, mine_);
     core::keep_largest(mine_, k);
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   std::uint64_t step_ = 0;
 
-  IndexAgreement agreed_;
+  SharedIndexSum agreed_;
   Sparse mine_;  // the leader's
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> cltk(Transport& link, Compressor& pick, const Layout&,
+std::unique_ptr<Collective> cltk(Transport& link, Compressor& compressor, const Layout&,
                                  Params& params) {
-  return std::make_unique<CltK>(link, pick, params);
+  return std::make_unique<CltK>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

@@ -3,13 +3,13 @@
 // deft: layers get their share by norm, and are dealt out to the ranks by what it costs
 // to select from them.
 //
-//   fold      the gradient into the debt
+//   fold      the gradient into the residual
 //   plan      the leader, rank t mod P on step t, weighs the layers: how many coordinates
 //             each is to give, and which bin it lies in; everyone is told
 //   select    exactly as many in each layer of bin (t + rank) mod P
 //   share     the positions, round a ring
 //   sum       everyone's values there, in rank order
-//   pay       the debt there, on every rank, and write the sum
+//   pay       the residual there, on every rank, and write the sum
 //
 // A layer is a tensor, or one of P pieces of a tensor that is longer than n/P. Visited by
 // decreasing norm, each is given its share of what is left of k: at least one, at most
@@ -19,7 +19,7 @@
 //
 // Cost    (ceil(log2 P) + 3(P-1)) alpha + 3k(P-1)/P beta on average, beta per 32-bit
 //         word, before coding, and two words a layer for the plan. The leader reads the
-//         debt once more, for the norms; everyone selects from about n/P coordinates.
+//         residual once more, for the norms; everyone selects from about n/P coordinates.
 // Bound   with k' = k rounded up to a multiple of P the busiest rank sends at most
 //         k' + 2k'(P-1)/P words, on any input and every step, plan and headers apart: the
 //         layers' shares add up to no more than k, and every layer lies in one bin (see
@@ -41,7 +41,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/index_agreement.h"
+#include "collectives/shared_index_sum.h"
 #include "core/select.h"
 #include "core/stats.h"
 #include "topknot/catalog.h"
@@ -53,7 +53,7 @@ namespace {
 std::vector<Region> layers_of(const Layout& layout, int ranks) {
   const std::uint64_t longest = layout.size() / static_cast<std::uint64_t>(ranks);
   std::vector<Region> layers;
-  for (const Tensor& tensor : layout.tensors) {
+  for (const TensorSlot& tensor : layout.tensors) {
     const int pieces = tensor.size() > longest ? ranks : 1;
     for (int i = 0; i < pieces; ++i) {
       const Region piece = equal_region(tensor.size(), pieces, i);
@@ -119,55 +119,56 @@ std::vector<std::uint32_t> pack_bins(std::span<const Region> layers,
 class Deft final : public Collective {
  public:
   Deft(Transport& link, const Layout& layout, Params& params)
-      : courier_(link, "deft", params),
+      : channel_(link, "deft", params),
         n_(layout.size()),
         layers_(layers_of(layout, link.size())),
         exact_(layers_.size()) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    if (acc.size() != n_)
+    if (residual.size() != n_)
       throw ContractError("deft was made for " + std::to_string(n_) +
-                          " coordinates and got " + std::to_string(acc.size()) + ".");
-    courier_.begin(n_, k);
-    courier_.fold(acc, grad);
-    plan(acc, k);
-    select(acc, k);
+                          " coordinates and got " + std::to_string(residual.size()) +
+                          ".");
+    channel_.begin(n_, k);
+    channel_.fold(residual, grad);
+    plan(residual, k);
+    select(residual, k);
     share(k);
     ++step_;
-    return agreed_.pay(courier_, acc, grad, sum);
+    return agreed_.pay(channel_, residual, grad, sum);
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
 
  private:
-  static std::span<float> part_of(std::span<float> acc, Region layer) {
-    return acc.subspan(layer.begin, layer.size());
+  static std::span<float> part_of(std::span<float> residual, Region layer) {
+    return residual.subspan(layer.begin, layer.size());
   }
 
   // The leader is turn(0), and turn(r) is the bin of rank r.
   int turn(int rank) const {
-    const auto ranks = static_cast<std::uint64_t>(courier_.size());
+    const auto ranks = static_cast<std::uint64_t>(channel_.size());
     return static_cast<int>((step_ + static_cast<std::uint64_t>(rank)) % ranks);
   }
 
-  void plan(std::span<float> acc, std::size_t k) {
+  void plan(std::span<float> residual, std::size_t k) {
     plan_.resize(2 * layers_.size());
-    if (courier_.rank() == turn(0)) {
-      const std::vector<std::uint32_t> quota = k < n_ ? weigh(acc, k) : everything();
-      const std::vector<std::uint32_t> bin = pack_bins(layers_, quota, courier_.size());
+    if (channel_.rank() == turn(0)) {
+      const std::vector<std::uint32_t> quota = k < n_ ? weigh(residual, k) : everything();
+      const std::vector<std::uint32_t> bin = pack_bins(layers_, quota, channel_.size());
       std::copy(quota.begin(), quota.end(), plan_.begin());
       std::copy(bin.begin(), bin.end(),
                 plan_.begin() + static_cast<std::ptrdiff_t>(bin.size()));
     }
-    courier_.enter("plan");
-    broadcast_.run_words(courier_, turn(0), plan_);
+    channel_.enter("plan");
+    broadcast_.run_words(channel_, turn(0), plan_);
   }
 
-  std::vector<std::uint32_t> weigh(std::span<float> acc, std::size_t k) const {
+  std::vector<std::uint32_t> weigh(std::span<float> residual, std::size_t k) const {
     std::vector<double> norm;
     for (const Region& layer : layers_)
-      norm.push_back(std::sqrt(core::moments(part_of(acc, layer)).sum_square));
+      norm.push_back(std::sqrt(core::moments(part_of(residual, layer)).sum_square));
     return quotas(layers_, norm, k);
   }
 
@@ -179,15 +180,15 @@ class Deft final : public Collective {
   }
 
   // Layers are in order, so the positions are. Zeros are left out, but not when
-  // everything is wanted: one rank's zero may be another's debt.
-  void select(std::span<float> acc, std::size_t k) {
-    const auto my_bin = static_cast<std::uint32_t>(turn(courier_.rank()));
+  // everything is wanted: one rank's zero may be another's residual.
+  void select(std::span<float> residual, std::size_t k) {
+    const auto my_bin = static_cast<std::uint32_t>(turn(channel_.rank()));
     mine_.clear();
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const std::uint32_t quota = plan_[i];
       if (plan_[layers_.size() + i] != my_bin || quota == 0) continue;
-      if (!exact_[i].select(part_of(acc, layers_[i]), {}, quota, found_))
-        courier_.report_sick();
+      if (!exact_[i].select(part_of(residual, layers_[i]), {}, quota, found_))
+        channel_.report_nonfinite();
       for (std::size_t j = 0; j < found_.size(); ++j)
         if (found_.value[j] != 0 || k >= n_)
           mine_.push_back(static_cast<std::uint32_t>(layers_[i].begin) + found_.index[j]);
@@ -195,11 +196,11 @@ class Deft final : public Collective {
   }
 
   void share(std::size_t k) {
-    anywhere_.assign(static_cast<std::size_t>(courier_.size()), Region{0, n_});
-    agreed_.gather(courier_, mine_, anywhere_, std::min<std::uint64_t>(k, n_));
+    anywhere_.assign(static_cast<std::size_t>(channel_.size()), Region{0, n_});
+    agreed_.gather(channel_, mine_, anywhere_, std::min<std::uint64_t>(k, n_));
   }
 
-  Courier courier_;
+  MessageChannel channel_;
   const std::uint64_t n_;
   const std::vector<Region> layers_;  // in order, without gaps
   std::uint64_t step_ = 0;
@@ -210,7 +211,7 @@ class Deft final : public Collective {
   Sparse found_;
   std::vector<std::uint32_t> mine_;
   std::vector<Region> anywhere_;
-  IndexAgreement agreed_;
+  SharedIndexSum agreed_;
 };
 
 }  // namespace

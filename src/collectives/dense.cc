@@ -2,7 +2,7 @@
 //
 // dense: the whole vector, summed round a ring. What every sparse collective must beat.
 //
-//   fold             the gradient into the debt
+//   fold             the gradient into the residual
 //   reduce-scatter   P-1 hops; each rank ends with the sum of one of P equal regions
 //   allgather        P-1 hops; the regions' messages are passed on as they are
 //   settle           nothing is owed, but what rounding took off
@@ -12,14 +12,14 @@
 //         Half the words with bf16.
 // Owes    nothing with f32 values. With rounded ones each rank owes the error of each
 //         message it made: of the partial sums it passed on and of the region it finished.
-//         A rank makes one message of each region, so its debt is as long as the vector.
+//         A rank makes one message of each region, so its residual is as long as the vector.
 // Bound   every rank sends P-1 regions twice; exact, no cap is needed.
 // Order   region j is added up along the ring from rank j to rank j-1: the same bits on
 //         every rank and every transport, though not the order of the ranks.
 // Paper   the bandwidth-optimal ring of Patarasuk and Yuan, JPDC 2009.
 // Departs via=native hands the vector to the transport's own allreduce (MPI_Allreduce),
-//         the yardstick of every speed table, where it has one. Without a debt (f32
-//         values and an empty `acc`) the sum is made in the memory of `sum`.
+//         the yardstick of every speed table, where it has one. Without a residual (f32
+//         values and an empty `residual`) the sum is made in the memory of `sum`.
 
 #include <algorithm>
 #include <memory>
@@ -35,67 +35,70 @@ namespace {
 class Dense final : public Collective {
  public:
   Dense(Transport& link, Params& params)
-      : courier_(link, "dense", params),
+      : channel_(link, "dense", params),
         native_(params.choice("via", {"own", "native"},
                               "our ring, or the transport's own allreduce") == "native"),
         segment_(static_cast<std::uint64_t>(
             params.integer("segment", 1 << 20, 1, 1 << 30,
                            "values in one message of the ring, about"))) {
-    if (native_ && courier_.values() != core::Values::f32)
+    if (native_ && channel_.values() != core::Values::f32)
       throw ConfigError(
           "dense:via=native sums f32 values only; take via=own for others.");
   }
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(sum.size(), k);
-    const std::span<float> x = load(acc, grad, sum);
-    const bool native = native_ && courier_.link().allreduce(x);
+    channel_.begin(sum.size(), k);
+    const std::span<float> x = load(residual, grad, sum);
+    const bool native = native_ && channel_.link().allreduce(x);
     if (native) {
-      if (!all_finite(x)) courier_.report_sick();
+      if (!all_finite(x)) channel_.report_nonfinite();
     } else {
       cut(x.size());
       reduce_scatter(x);
       finish_own_region(x);
-      allgather(x, /*read_at_once=*/acc.empty());
+      allgather(x, /*read_at_once=*/residual.empty());
     }
-    if (!courier_.finite()) return courier_.undo(acc, grad);
-    settle_all(acc, x);
-    write(x, /*whole=*/native || acc.empty() || courier_.size() == 1, sum);
-    return {.count = sum.size(), .index = {}, .paid = {}};
+    if (!channel_.finite()) return channel_.undo(residual, grad);
+    settle_all(residual, x);
+    write(x, /*whole=*/native || residual.empty() || channel_.size() == 1, sum);
+    return {.count = sum.size(), .index = {}, .settled = {}};
   }
 
-  bool owes() const noexcept override { return courier_.values() != core::Values::f32; }
+  bool keeps_residual() const noexcept override {
+    return channel_.values() != core::Values::f32;
+  }
 
  private:
   std::span<float> region_of(std::span<float> x, int part) const {
-    const Region region = equal_region(x.size(), courier_.size(), part);
+    const Region region = equal_region(x.size(), channel_.size(), part);
     return x.subspan(region.begin, region.size());
   }
 
-  // The vector that goes round: a copy, so that the debt stays whole until the end.
-  std::span<float> load(std::span<float> acc, std::span<float> grad,
+  // The vector that goes round: a copy, so that the residual stays whole until the end.
+  std::span<float> load(std::span<float> residual, std::span<float> grad,
                         std::span<float> sum) {
-    if (acc.empty()) {
-      if (owes() && !sum.empty())
-        throw ContractError("dense with rounded values owes something: acc is needed.");
+    if (residual.empty()) {
+      if (keeps_residual() && !sum.empty())
+        throw ContractError(
+            "dense with rounded values owes something: residual is needed.");
       if (sum.data() != grad.data()) std::copy(grad.begin(), grad.end(), sum.begin());
       return sum;
     }
-    courier_.fold(acc, grad);
-    work_.assign(acc.begin(), acc.end());
+    channel_.fold(residual, grad);
+    work_.assign(residual.begin(), residual.end());
     return work_;
   }
 
   // The regions in segments, so that one is added up and passed on
   // while the next is on the link. Every region has as many, whatever its own length.
   void cut(std::size_t n) {
-    const std::uint64_t longest = equal_region(n, courier_.size(), 0).size();
+    const std::uint64_t longest = equal_region(n, channel_.size(), 0).size();
     segments_ =
         static_cast<int>(std::max<std::uint64_t>((longest + segment_ - 1) / segment_, 1));
     sent_.resize(at(2 * segments_));
     received_.resize(at(segments_));
-    messages_.resize(at(courier_.size() * segments_));
+    messages_.resize(at(channel_.size() * segments_));
   }
 
   std::span<float> segment_of(std::span<float> x, int part, int segment) const {
@@ -107,15 +110,15 @@ class Dense final : public Collective {
   // Region j sets out from rank j and is complete when it has come to rank j-1. Once
   // passed on, a region of x holds the error that this rank made in passing it on.
   void reduce_scatter(std::span<float> x) {
-    courier_.enter("reduce-scatter");
-    const int hops = courier_.size() - 1;
+    channel_.enter("reduce-scatter");
+    const int hops = channel_.size() - 1;
     for (int s = 0; s < segments_ && hops > 0; ++s) expect_partial(x, 0, s);
     for (int s = 0; s < segments_ && hops > 0; ++s) pass_partial(x, 0, s);
     for (int hop = 0; hop < hops; ++hop)
       for (int s = 0; s < segments_; ++s) {
-        courier_.finish_receive(courier_.neighbour(-1));
-        courier_.read_dense(received_[at(s)], courier_.neighbour(-1), courier_.rank(),
-                            segment_of(x, courier_.neighbour(-hop - 1), s), /*add=*/true);
+        channel_.finish_receive(channel_.neighbour(-1));
+        channel_.read_dense(received_[at(s)], channel_.neighbour(-1), channel_.rank(),
+                            segment_of(x, channel_.neighbour(-hop - 1), s), /*add=*/true);
         if (hop + 1 == hops) continue;
         expect_partial(x, hop + 1, s);
         pass_partial(x, hop + 1, s);
@@ -123,51 +126,51 @@ class Dense final : public Collective {
   }
 
   void expect_partial(std::span<float> x, int hop, int segment) {
-    const std::size_t size = segment_of(x, courier_.neighbour(-hop - 1), segment).size();
-    courier_.start_receive(courier_.neighbour(-1), received_[at(segment)],
-                           courier_.limit(size, size));
+    const std::size_t size = segment_of(x, channel_.neighbour(-hop - 1), segment).size();
+    channel_.start_receive(channel_.neighbour(-1), received_[at(segment)],
+                           channel_.limit(size, size));
   }
 
   // Two hops' messages may be on their way at once, never three.
   void pass_partial(std::span<float> x, int hop, int segment) {
-    const std::span<float> outgoing = segment_of(x, courier_.neighbour(-hop), segment);
+    const std::span<float> outgoing = segment_of(x, channel_.neighbour(-hop), segment);
     Message& message = sent_[at(hop % 2 * segments_ + segment)];
-    courier_.flush_but(at(2 * segments_ - 1));
-    courier_.code_dense(outgoing, courier_.neighbour(+1), message, error_);
+    channel_.flush_but(at(2 * segments_ - 1));
+    channel_.code_dense(outgoing, channel_.neighbour(+1), message, error_);
     std::copy(error_.begin(), error_.end(), outgoing.begin());
-    courier_.start_send(courier_.neighbour(+1), message);
+    channel_.start_send(channel_.neighbour(+1), message);
   }
 
   void finish_own_region(std::span<float> x) {
-    const int own = courier_.neighbour(+1);
-    if (!all_finite(region_of(x, own))) courier_.report_sick();
-    if (courier_.size() == 1) return;
-    courier_.enter("allgather");
+    const int own = channel_.neighbour(+1);
+    if (!all_finite(region_of(x, own))) channel_.report_nonfinite();
+    if (channel_.size() == 1) return;
+    channel_.enter("allgather");
     for (int s = 0; s < segments_; ++s) {
       const std::span<float> segment = segment_of(x, own, s);
-      courier_.code_dense(segment, Courier::kEveryone, finished(courier_.rank(), s),
-                          error_);
+      channel_.code_dense(segment, MessageChannel::kEveryone,
+                          finished(channel_.rank(), s), error_);
       std::copy(error_.begin(), error_.end(), segment.begin());
       expect_finished(x, 0, s);
-      courier_.start_send(courier_.neighbour(+1), finished(courier_.rank(), s));
+      channel_.start_send(channel_.neighbour(+1), finished(channel_.rank(), s));
     }
   }
 
   // Passes the messages on as they are. They are read when everyone is known to be well;
-  // where there is no debt to keep, at once.
+  // where there is no residual to keep, at once.
   void allgather(std::span<float> x, bool read_at_once) {
-    for (int hop = 0; hop < courier_.size() - 1; ++hop)
+    for (int hop = 0; hop < channel_.size() - 1; ++hop)
       for (int s = 0; s < segments_; ++s) {
-        const int maker = courier_.neighbour(-hop - 1);
-        courier_.finish_receive(courier_.neighbour(-1));
-        courier_.note_health(finished(maker, s));
-        if (hop + 2 < courier_.size()) {
+        const int maker = channel_.neighbour(-hop - 1);
+        channel_.finish_receive(channel_.neighbour(-1));
+        channel_.note_nonfinite(finished(maker, s));
+        if (hop + 2 < channel_.size()) {
           expect_finished(x, hop + 1, s);
-          courier_.start_send(courier_.neighbour(+1), finished(maker, s));
+          channel_.start_send(channel_.neighbour(+1), finished(maker, s));
         }
         if (read_at_once) read_finished(maker, s, x);
       }
-    courier_.flush();
+    channel_.flush();
   }
 
   Message& finished(int maker, int segment) {
@@ -175,24 +178,24 @@ class Dense final : public Collective {
   }
 
   void expect_finished(std::span<float> x, int hop, int segment) {
-    const int maker = courier_.neighbour(-hop - 1);
-    const std::size_t size = segment_of(x, (maker + 1) % courier_.size(), segment).size();
-    courier_.start_receive(courier_.neighbour(-1), finished(maker, segment),
-                           courier_.limit(size, size));
+    const int maker = channel_.neighbour(-hop - 1);
+    const std::size_t size = segment_of(x, (maker + 1) % channel_.size(), segment).size();
+    channel_.start_receive(channel_.neighbour(-1), finished(maker, segment),
+                           channel_.limit(size, size));
   }
 
   void read_finished(int maker, int segment, std::span<float> into) {
-    courier_.read_dense(finished(maker, segment), maker, Courier::kEveryone,
-                        segment_of(into, (maker + 1) % courier_.size(), segment),
+    channel_.read_dense(finished(maker, segment), maker, MessageChannel::kEveryone,
+                        segment_of(into, (maker + 1) % channel_.size(), segment),
                         /*add=*/false);
   }
 
-  void settle_all(std::span<float> acc, std::span<const float> x) const {
-    if (acc.empty()) return;
-    if (!owes() || courier_.size() == 1) {
-      std::fill(acc.begin(), acc.end(), 0.0F);
+  void settle_all(std::span<float> residual, std::span<const float> x) const {
+    if (residual.empty()) return;
+    if (!keeps_residual() || channel_.size() == 1) {
+      std::fill(residual.begin(), residual.end(), 0.0F);
     } else {
-      std::copy(x.begin(), x.end(), acc.begin());
+      std::copy(x.begin(), x.end(), residual.begin());
     }
   }
 
@@ -201,11 +204,11 @@ class Dense final : public Collective {
       if (x.data() != sum.data()) std::copy(x.begin(), x.end(), sum.begin());
       return;
     }
-    for (int maker = 0; maker < courier_.size(); ++maker)
+    for (int maker = 0; maker < channel_.size(); ++maker)
       for (int s = 0; s < segments_; ++s) read_finished(maker, s, sum);
   }
 
-  Courier courier_;
+  MessageChannel channel_;
   const bool native_;
   const std::uint64_t segment_;
   std::vector<float> work_;

@@ -3,16 +3,16 @@
 
 namespace topknot::collective {
 
-bool DenseSwitch::code(Courier& courier, SparseView pairs, Region region, int to,
+bool DenseSwitch::code(MessageChannel& channel, SparseView pairs, Region region, int to,
                        Message& message, std::vector<float>& error) {
-  courier.code(pairs, region, to, message, error);
-  if (pairs.empty() || courier.values() == core::Values::i2 ||
-      message.size() < courier.dense_length(region.size()))
+  channel.code(pairs, region, to, message, error);
+  if (pairs.empty() || channel.values() == core::Values::i2 ||
+      message.size() < channel.dense_length(region.size()))
     return false;
   whole_.assign(region.size(), 0.0F);
   for (std::size_t i = 0; i < pairs.size(); ++i)
     whole_[pairs.index[i] - region.begin] = pairs.value[i];
-  courier.code_dense(whole_, to, message, whole_error_);
+  channel.code_dense(whole_, to, message, whole_error_);
   // A zero is read as a zero: all error is at the pairs.
   for (std::size_t i = 0; i < error.size(); ++i)
     error[i] = whole_error_[pairs.index[i] - region.begin];

@@ -7,18 +7,18 @@
 
 #include <vector>
 
-#include "collectives/courier.h"
+#include "collectives/message_channel.h"
 #include "topknot/sparse.h"
 
 namespace topknot::collective {
 
 class DenseSwitch {
  public:
-  /// As Courier::code, in the shorter of the two forms, dense when they are equal; in
+  /// As MessageChannel::code, in the shorter of the two forms, dense when they are equal; in
   /// words, with plain positions and f32 values, dense from 2 * pairs >= region on.
   /// Returns whether it is dense. Values of two bits have no zero and so stay sparse.
-  bool code(Courier& courier, SparseView pairs, Region region, int to, Message& message,
-            std::vector<float>& error);
+  bool code(MessageChannel& channel, SparseView pairs, Region region, int to,
+            Message& message, std::vector<float>& error);
 
  private:
   std::vector<float> whole_;

@@ -9,12 +9,12 @@
 namespace topknot::collective {
 namespace {}  // namespace
 
-void Exchange::run(Courier& courier, std::span<const SparseView> parts,
+void Exchange::run(MessageChannel& channel, std::span<const SparseView> parts,
                    std::span<const Region> regions, std::uint64_t most,
                    std::vector<Sparse>& blocks, std::vector<std::vector<float>>& errors,
                    Route route) {
-  const int ranks = courier.size();
-  const int me = courier.rank();
+  const int ranks = channel.size();
+  const int me = channel.rank();
   for (auto* by_rank : {&sent_, &received_}) by_rank->resize(at(ranks));
   blocks.resize(at(ranks));
   errors.resize(at(ranks));
@@ -24,41 +24,41 @@ void Exchange::run(Courier& courier, std::span<const SparseView> parts,
 
   std::size_t limit = 0;
   for (int to = 0; to < ranks; ++to) {
-    limit = std::max(limit, courier.limit(most, regions[at(to)].size()));
+    limit = std::max(limit, channel.limit(most, regions[at(to)].size()));
     if (to == me) continue;
-    courier.code(parts[at(to)], regions[at(to)], to, sent_[at(to)], errors[at(to)]);
+    channel.code(parts[at(to)], regions[at(to)], to, sent_[at(to)], errors[at(to)]);
   }
-  route == Route::direct ? rotate(courier, limit) : bruck(courier, limit);
+  route == Route::direct ? rotate(channel, limit) : bruck(channel, limit);
   for (int from = 0; from < ranks; ++from)
     if (from != me)
-      courier.read(received_[at(from)], from, me, regions[at(me)], most,
+      channel.read(received_[at(from)], from, me, regions[at(me)], most,
                    blocks[at(from)]);
 }
 
-void Exchange::rotate(Courier& courier, std::size_t limit) {
+void Exchange::rotate(MessageChannel& channel, std::size_t limit) {
   constexpr int kWindow = 4;  // messages on their way at a time, each way
-  const int ranks = courier.size();
+  const int ranks = channel.size();
   const auto start = [&](int distance) {
-    const int from = courier.neighbour(-distance);
-    courier.start_receive(from, received_[at(from)], limit);
-    courier.start_send(courier.neighbour(distance),
-                       sent_[at(courier.neighbour(distance))]);
+    const int from = channel.neighbour(-distance);
+    channel.start_receive(from, received_[at(from)], limit);
+    channel.start_send(channel.neighbour(distance),
+                       sent_[at(channel.neighbour(distance))]);
   };
   for (int distance = 1; distance < std::min(ranks, 1 + kWindow); ++distance)
     start(distance);
   for (int distance = 1; distance < ranks; ++distance) {
-    courier.finish_receive(courier.neighbour(-distance));
+    channel.finish_receive(channel.neighbour(-distance));
     if (distance + kWindow < ranks) start(distance + kWindow);
   }
-  courier.flush();
+  channel.flush();
 }
 
 // In the round of a bit, all messages whose distance has that bit set move on by it.
 // Between rounds the message that is to travel a distance d in all is where sent_ has the
 // neighbour at distance d; in the end that is the message of the neighbour at distance
 // -d.
-void Exchange::bruck(Courier& courier, std::size_t limit) {
-  const int ranks = courier.size();
+void Exchange::bruck(MessageChannel& channel, std::size_t limit) {
+  const int ranks = channel.size();
   std::vector<const Message*> outgoing;
   std::vector<Message*> incoming;
   for (int bit = 1; bit < ranks; bit *= 2) {
@@ -66,21 +66,21 @@ void Exchange::bruck(Courier& courier, std::size_t limit) {
     incoming.clear();
     for (int distance = bit; distance < ranks; ++distance)
       if ((distance & bit) != 0) {
-        outgoing.push_back(&sent_[at(courier.neighbour(distance))]);
-        incoming.push_back(&sent_[at(courier.neighbour(distance))]);
+        outgoing.push_back(&sent_[at(channel.neighbour(distance))]);
+        incoming.push_back(&sent_[at(channel.neighbour(distance))]);
       }
-    const int from = courier.neighbour(-bit);
-    courier.start_receive(from, packed_,
+    const int from = channel.neighbour(-bit);
+    channel.start_receive(from, packed_,
                           packet_limit(outgoing.size(), outgoing.size() * limit));
     pack(outgoing, pack_);
-    courier.start_send(courier.neighbour(bit), pack_);
-    courier.finish_receive(from);
-    courier.flush();
-    unpack(courier, packed_, from, incoming);
+    channel.start_send(channel.neighbour(bit), pack_);
+    channel.finish_receive(from);
+    channel.flush();
+    unpack(channel, packed_, from, incoming);
   }
   for (int distance = 1; distance < ranks; ++distance)
-    std::swap(received_[at(courier.neighbour(-distance))],
-              sent_[at(courier.neighbour(distance))]);
+    std::swap(received_[at(channel.neighbour(-distance))],
+              sent_[at(channel.neighbour(distance))]);
 }
 
 }  // namespace topknot::collective

@@ -24,11 +24,11 @@ void drop_zeros(Sparse& pairs) {
 
 }  // namespace
 
-bool ExclusiveSelect::Candidates::select(std::span<float> acc, std::span<float> grad,
+bool ExclusiveSelect::Candidates::select(std::span<float> residual, std::span<float> grad,
                                          std::size_t k, Sparse& out) {
-  if (floor) return core::fold_and_select(acc, grad, *floor, out);
+  if (floor) return core::fold_and_select(residual, grad, *floor, out);
   core::ExactTopK exact;
-  const bool finite = exact.select(acc, grad, k, out);
+  const bool finite = exact.select(residual, grad, k, out);
   drop_zeros(out);
   return finite;
 }
@@ -38,41 +38,42 @@ ExclusiveSelect::ExclusiveSelect(Params& params)
                                "select k exactly, or what reaches a threshold that is "
                                "scaled by constants") == "published") {}
 
-void ExclusiveSelect::run(Courier& courier, std::span<float> acc, std::span<float> grad,
-                          Region mine, std::size_t k, Sparse& held) {
+void ExclusiveSelect::run(MessageChannel& channel, std::span<float> residual,
+                          std::span<float> grad, Region mine, std::size_t k,
+                          Sparse& held) {
   if (k == 0) {
     held.clear();
-    return courier.fold(acc, grad);
+    return channel.fold(residual, grad);
   }
-  if (k < acc.size() && !published_)
-    return select_exactly(courier, acc, grad, mine, k, held);
+  if (k < residual.size() && !published_)
+    return select_exactly(channel, residual, grad, mine, k, held);
   if (threshold_ == 0 && published_)
     threshold_ = 1 / (2 * std::sqrt(static_cast<float>(k)));
-  candidates_.floor = k < acc.size() ? threshold_ : 0.0F;
-  courier.select_inside(candidates_, mine, acc, grad, k, held);
+  candidates_.floor = k < residual.size() ? threshold_ : 0.0F;
+  channel.select_inside(candidates_, mine, residual, grad, k, held);
 }
 
 // The floor and the total are the same on all ranks, so they decide alike. What reaches
 // one floor everywhere has the k largest of all in it as soon as there are k.
-void ExclusiveSelect::select_exactly(Courier& courier, std::span<float> acc,
+void ExclusiveSelect::select_exactly(MessageChannel& channel, std::span<float> residual,
                                      std::span<float> grad, Region mine, std::size_t k,
                                      Sparse& held) {
   candidates_.floor.reset();
   if (threshold_ > 0) candidates_.floor = std::max(threshold_ * (1 - slack_), kLeast);
-  courier.select_inside(candidates_, mine, acc, grad, k, held);
-  agreement_.keep_largest(courier, held, k);
-  if (!courier.finite()) return;
-  const bool missed = candidates_.floor && agreement_.total() < k;
+  channel.select_inside(candidates_, mine, residual, grad, k, held);
+  global_topk_.keep_largest(channel, held, k);
+  if (!channel.finite()) return;
+  const bool missed = candidates_.floor && global_topk_.total() < k;
   if (missed) {
     candidates_.floor.reset();
-    if (!candidates_.select(acc.subspan(mine.begin, mine.size()), {}, k, held))
-      courier.report_sick();
+    if (!candidates_.select(residual.subspan(mine.begin, mine.size()), {}, k, held))
+      channel.report_nonfinite();
     for (std::uint32_t& position : held.index)
       position += static_cast<std::uint32_t>(mine.begin);
-    agreement_.keep_largest(courier, held, k);
+    global_topk_.keep_largest(channel, held, k);
   }
   const float last = threshold_;
-  threshold_ = agreement_.threshold();
+  threshold_ = global_topk_.threshold();
   if (last > 0 && threshold_ > 0) aim(last, missed, k);
 }
 
@@ -82,7 +83,7 @@ void ExclusiveSelect::aim(float last, bool missed, std::size_t k) {
     slack_ = std::max(2 * slack_, 1.5F * (1 - threshold_ / last));
   } else {
     const auto spare = static_cast<float>(k) / 4 + 256;
-    const auto found = static_cast<float>(agreement_.total() - k + 1);
+    const auto found = static_cast<float>(global_topk_.total() - k + 1);
     slack_ =
         (1 - last * (1 - slack_) / threshold_) * std::clamp(spare / found, 0.5F, 2.0F);
   }
@@ -103,7 +104,7 @@ void ExclusiveSelect::learn(std::uint64_t selected, std::uint64_t k) {
 void ExclusiveSelect::visit_state(StateVisitor& visitor) {
   visitor.field("threshold", threshold_);
   visitor.field("slack", slack_);
-  agreement_.visit_state(visitor);
+  global_topk_.visit_state(visitor);
 }
 
 }  // namespace topknot::collective

@@ -21,8 +21,8 @@
 #include <optional>
 #include <span>
 
-#include "collectives/agreement.h"
-#include "collectives/courier.h"
+#include "collectives/global_topk.h"
+#include "collectives/message_channel.h"
 #include "topknot/compressor.h"
 #include "topknot/params.h"
 #include "topknot/state.h"
@@ -37,9 +37,9 @@ class ExclusiveSelect {
   /// Folds, and replaces `held` with what is selected of `mine`, the part of the vector
   /// that is this rank's; the parts of all ranks are disjoint and cover it. Zeros are not
   /// selected, but when `k` is all there is everything is, since one rank's zero may be
-  /// another's debt.
-  void run(Courier& courier, std::span<float> acc, std::span<float> grad, Region mine,
-           std::size_t k, Sparse& held);
+  /// another's residual.
+  void run(MessageChannel& channel, std::span<float> residual, std::span<float> grad,
+           Region mine, std::size_t k, Sparse& held);
 
   /// How many coordinates one rank can have selected of a vector of `n`: with
   /// controller=exact all ranks together select at most that.
@@ -54,19 +54,19 @@ class ExclusiveSelect {
   /// Everything that reaches the floor; without one, the k largest that are not zero.
   class Candidates final : public Compressor {
    public:
-    bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+    bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
                 Sparse& out) override;
 
     std::optional<float> floor;
   };
 
-  void select_exactly(Courier& courier, std::span<float> acc, std::span<float> grad,
-                      Region mine, std::size_t k, Sparse& held);
+  void select_exactly(MessageChannel& channel, std::span<float> residual,
+                      std::span<float> grad, Region mine, std::size_t k, Sparse& held);
   void aim(float last, bool missed, std::size_t k);
 
   const bool published_;
   Candidates candidates_;
-  Agreement agreement_;
+  GlobalTopK global_topk_;
   float threshold_ = 0;  // that the last step came to; 0 before there was one
   float slack_ = 0.1F;   // the floor is so much below it
 };

@@ -2,11 +2,11 @@
 //
 // exdyna: each rank selects in a part of its own, and the parts follow the gradient.
 //
-//   fold       the gradient into the debt; select what is large inside one of P parts
+//   fold       the gradient into the residual; select what is large inside one of P parts
 //   agree      on exactly k positions in all (exclusive_select.h)
 //   share      the positions, round a ring
 //   sum        everyone's values there, in rank order
-//   pay        the debt there, on every rank, and write the sum
+//   pay        the residual there, on every rank, and write the sum
 //   rebalance  the parts: they are runs of 1024 blocks, and a block moves from a part
 //              that found much to a neighbour that found little
 //
@@ -52,7 +52,7 @@
 #include <vector>
 
 #include "collectives/exclusive_select.h"
-#include "collectives/index_agreement.h"
+#include "collectives/shared_index_sum.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -128,19 +128,19 @@ class Parts {
 class ExDyna final : public Collective {
  public:
   ExDyna(Transport& link, Params& params)
-      : courier_(link, "exdyna", params),
+      : channel_(link, "exdyna", params),
         select_(params),
         parts_(static_cast<std::uint64_t>(params.integer(
                    "blocks", 1024, 1, 1 << 20, "into how many blocks the vector is cut")),
                link.size()) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    take_turns(acc.size());
-    select_.run(courier_, acc, grad, regions_[at(courier_.rank())], k, mine_);
-    agreed_.gather(courier_, mine_.index, regions_, select_.most(acc.size(), k));
-    const Reduced reduced = agreed_.pay(courier_, acc, grad, sum);
+    channel_.begin(residual.size(), k);
+    take_turns(residual.size());
+    select_.run(channel_, residual, grad, regions_[at(channel_.rank())], k, mine_);
+    agreed_.gather(channel_, mine_.index, regions_, select_.most(residual.size(), k));
+    const Reduced reduced = agreed_.pay(channel_, residual, grad, sum);
     if (reduced.finite) rebalance(k);
     ++step_;
     return reduced;
@@ -154,30 +154,30 @@ class ExDyna final : public Collective {
 
  private:
   int part_of(int rank) const {
-    const auto ranks = static_cast<std::uint64_t>(courier_.size());
+    const auto ranks = static_cast<std::uint64_t>(channel_.size());
     return static_cast<int>((step_ + static_cast<std::uint64_t>(rank)) % ranks);
   }
 
   void take_turns(std::uint64_t n) {
     regions_.clear();
-    for (int rank = 0; rank < courier_.size(); ++rank)
+    for (int rank = 0; rank < channel_.size(); ++rank)
       regions_.push_back(parts_.region(n, part_of(rank)));
   }
 
   void rebalance(std::size_t k) {
     select_.learn(agreed_.size(), k);
     std::vector<double> found(agreed_.counts().size());
-    for (int rank = 0; rank < courier_.size(); ++rank)
+    for (int rank = 0; rank < channel_.size(); ++rank)
       found[at(part_of(rank))] = static_cast<double>(agreed_.counts()[at(rank)]);
     parts_.rebalance(std::move(found));
   }
 
-  Courier courier_;
+  MessageChannel channel_;
   ExclusiveSelect select_;
   Parts parts_;
   std::uint64_t step_ = 0;
 
-  IndexAgreement agreed_;
+  SharedIndexSum agreed_;
   Sparse mine_;
   std::vector<Region> regions_;  // by rank
 };

@@ -3,13 +3,13 @@
 // gtopk: pairs of ranks merge what they hold and keep the k largest, until one set is
 // left.
 //
-//   select    at most k coordinates of the debt
+//   select    at most k coordinates of the residual
 //   merge     in rounds, with the rank whose number differs in one bit: add, keep the k
 //             largest; or up a tree to rank 0
 //   return    what is left, to those who do not have it
 //   settle    clear what was selected, take back what this rank dropped, write the sum
 //
-// Custody passes with the message. A value that is sent is no longer its sender's affair:
+// DroppedValues passes with the message. A value that is sent is no longer its sender's affair:
 // it reaches the sum, or somebody drops it and then owes it, in a coordinate in which
 // that rank may never have owed anything before. In the butterfly the 2^i ranks that have
 // merged the same sets drop the same values, and the lowest of them alone keeps them.
@@ -48,7 +48,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/custody.h"
+#include "collectives/dropped_values.h"
 #include "collectives/primitives.h"
 #include "collectives/team.h"
 #include "core/merge.h"
@@ -60,9 +60,9 @@ namespace {
 
 class GTopk final : public Collective {
  public:
-  GTopk(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "gtopk", params),
-        pick_(pick),
+  GTopk(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "gtopk", params),
+        compressor_(compressor),
         tree_(params.choice(
                   "schedule", {"butterfly", "tree"},
                   "everyone merges, or all merge towards rank 0 and are told") == "tree"),
@@ -70,22 +70,22 @@ class GTopk final : public Collective {
                               "spend what was selected and is in the sum, as published: "
                               "loses gradient")) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    custody_.clear();
-    whole_ = {0, acc.size()};
+    channel_.begin(residual.size(), k);
+    dropped_.clear();
+    whole_ = {0, residual.size()};
     most_ = k;
-    select(acc, grad, k);
+    select(residual, grad, k);
     tree_ ? merge_up_the_tree() : merge_in_the_butterfly();
-    if (!courier_.finite()) return courier_.undo(acc, grad);
-    settle_debt(acc);
+    if (!channel_.finite()) return channel_.undo(residual, grad);
+    settle_residual(residual);
     return write(grad, sum);
   }
 
  private:
-  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
-    courier_.select(pick_, acc, grad, k, held_);
+  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
+    channel_.select(compressor_, residual, grad, k, held_);
     core::keep_largest(held_, k);
     selected_ = held_.index;
   }
@@ -93,36 +93,37 @@ class GTopk final : public Collective {
   // ---- the butterfly
 
   void merge_in_the_butterfly() {
-    const int me = courier_.rank();
-    const auto ranks = static_cast<unsigned>(courier_.size());
+    const int me = channel_.rank();
+    const auto ranks = static_cast<unsigned>(channel_.size());
     const int even = static_cast<int>(std::bit_floor(ranks));
-    courier_.enter("hand in");
+    channel_.enter("hand in");
     if (me >= even) send(me - even);
-    if (me + even < courier_.size()) receive_and_merge(me + even);
-    courier_.enter("merge");
+    if (me + even < channel_.size()) receive_and_merge(me + even);
+    channel_.enter("merge");
     if (me < even)
-      butterfly_.run(courier_, {.size = even, .place = me}, whole_, most_, held_,
-                     custody_);
-    if (even == courier_.size()) return;
-    courier_.enter("return");
+      butterfly_.run(channel_, {.size = even, .place = me}, whole_, most_, held_,
+                     dropped_);
+    if (even == channel_.size()) return;
+    channel_.enter("return");
     me < even ? return_result(me + even) : receive_result(me - even);
   }
 
   // All that have the result code it, so that where values are rounded they have it as
   // those read it who are told; the error, everyone's the same, is rank 0's.
   void return_result(int to) {
-    if (to >= courier_.size() && courier_.values() == core::Values::f32) return;
-    courier_.code(held_, whole_, Courier::kEveryone, out_, error_);
-    if (to < courier_.size()) courier_.start_send(to, out_);
-    if (courier_.rank() == 0) custody_.keep_error(held_.index, error_);
+    if (to >= channel_.size() && channel_.values() == core::Values::f32) return;
+    channel_.code(held_, whole_, MessageChannel::kEveryone, out_, error_);
+    if (to < channel_.size()) channel_.start_send(to, out_);
+    if (channel_.rank() == 0) dropped_.keep_error(held_.index, error_);
     if (!error_.empty())
-      courier_.read(out_, courier_.rank(), Courier::kEveryone, whole_, most_, held_);
-    courier_.flush();
+      channel_.read(out_, channel_.rank(), MessageChannel::kEveryone, whole_, most_,
+                    held_);
+    channel_.flush();
   }
 
   void receive_result(int from) {
     receive(from);
-    courier_.read(in_, from, Courier::kEveryone, whole_, most_, held_);
+    channel_.read(in_, from, MessageChannel::kEveryone, whole_, most_, held_);
   }
 
   // ---- the tree
@@ -130,67 +131,67 @@ class GTopk final : public Collective {
   // Rank r hands in to r without its lowest bit, having heard from r + bit for the bits
   // below that.
   void merge_up_the_tree() {
-    const int me = courier_.rank();
-    courier_.enter("merge");
+    const int me = channel_.rank();
+    channel_.enter("merge");
     int bit = 1;
-    for (; bit < courier_.size() && (me & bit) == 0; bit *= 2)
-      if (me + bit < courier_.size()) receive_and_merge(me + bit);
+    for (; bit < channel_.size() && (me & bit) == 0; bit *= 2)
+      if (me + bit < channel_.size()) receive_and_merge(me + bit);
     if (me != 0) send(me - bit);
-    courier_.enter("return");
-    broadcast_.run(courier_, 0, whole_, most_, held_, error_);
+    channel_.enter("return");
+    broadcast_.run(channel_, 0, whole_, most_, held_, error_);
     // Rank 0 alone has made an error, at the positions that all now hold.
-    custody_.keep_error(held_.index, error_);
+    dropped_.keep_error(held_.index, error_);
   }
 
   // ---- messages
 
   void send(int to) {
-    courier_.code(held_, whole_, to, out_, error_);
-    courier_.start_send(to, out_);
-    custody_.keep_error(held_.index, error_);
-    courier_.flush();
+    channel_.code(held_, whole_, to, out_, error_);
+    channel_.start_send(to, out_);
+    dropped_.keep_error(held_.index, error_);
+    channel_.flush();
   }
 
   void receive(int from) {
-    courier_.start_receive(from, in_, courier_.limit(most_, whole_.size()));
-    courier_.finish_receive(from);
+    channel_.start_receive(from, in_, channel_.limit(most_, whole_.size()));
+    channel_.finish_receive(from);
   }
 
   void receive_and_merge(int from) {
     receive(from);
-    courier_.read(in_, from, courier_.rank(), whole_, most_, theirs_);
+    channel_.read(in_, from, channel_.rank(), whole_, most_, theirs_);
     core::add(held_, theirs_, merged_);
     std::swap(held_, merged_);
-    report_overflow(courier_, held_);
-    custody_.cut(held_, most_);
+    report_overflow(channel_, held_);
+    dropped_.cut(held_, most_);
   }
 
   // ---- the end of a step
 
-  void settle_debt(std::span<float> acc) {
+  void settle_residual(std::span<float> residual) {
     if (faithful_) {
-      core::intersect(selected_, held_.index, paid_);
-      return core::erase(paid_, acc);
+      core::intersect(selected_, held_.index, settled_);
+      return core::erase(settled_, residual);
     }
-    paid_ = selected_;
-    core::erase(paid_, acc);
-    custody_.settle(acc, paid_);
+    settled_ = selected_;
+    core::erase(settled_, residual);
+    dropped_.settle(residual, settled_);
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
     if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
     for (std::size_t i = 0; i < held_.size(); ++i) sum[held_.index[i]] = held_.value[i];
-    return {.count = held_.size(), .index = held_.index, .paid = paid_};
+    return {.count = held_.size(), .index = held_.index, .settled = settled_};
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   const bool tree_;
   const bool faithful_;
 
   Butterfly butterfly_;
   Broadcast broadcast_;
-  Custody custody_;
+  DroppedValues dropped_;
   Region whole_;
   std::size_t most_ = 0;                 // pairs in any set
   std::vector<std::uint32_t> selected_;  // the positions of what I began with
@@ -200,14 +201,14 @@ class GTopk final : public Collective {
   Message out_;
   Message in_;
   std::vector<float> error_;
-  std::vector<std::uint32_t> paid_;
+  std::vector<std::uint32_t> settled_;
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> gtopk(Transport& link, Compressor& pick, const Layout&,
+std::unique_ptr<Collective> gtopk(Transport& link, Compressor& compressor, const Layout&,
                                   Params& params) {
-  return std::make_unique<GTopk>(link, pick, params);
+  return std::make_unique<GTopk>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

@@ -2,8 +2,8 @@
 //
 // hierarchical: dense inside a node, any other collective between nodes.
 //
-//   fold      the gradient into the debt
-//   scatter   inside the node of G ranks: member j adds up shard j of everyone's debt
+//   fold      the gradient into the residual
+//   scatter   inside the node of G ranks: member j adds up shard j of everyone's residual
 //   between   the j-th members of all nodes reduce shard j by the inner collective
 //   gather    inside the node: the sums of all shards
 //   settle    member j owes what is left of shard j, the others nothing there
@@ -20,15 +20,15 @@
 // much as one rank of a job with N = P/G ranks. Selecting from the sum of a node is
 // nearer to the exact top-k than selecting from each rank, too.
 //
-// The debt moves. What a rank owed of shard j is handed to member j with the gradient, on
+// The residual moves. What a rank owed of shard j is handed to member j with the gradient, on
 // every step, and what the inner collective leaves owed stays with member j: all of a
-// node's debt of a shard is in one place, as if the node were one rank.
+// node's residual of a shard is in one place, as if the node were one rank.
 //
-// Not finite. A gradient that is not makes its node's members sick, all of them, since
-// each hears from each. A sick rank gives the inner collective a gradient of NaN to fold:
+// Not finite. A gradient that is not makes its node's members nonfinite, all of them, since
+// each hears from each. A nonfinite rank gives the inner collective a gradient of NaN to fold:
 // that is a step which it refuses on all nodes, and by the last phase the members of
 // other columns know. What the inner collective refuses by itself goes the same way. The
-// debt itself is not touched before all is known.
+// residual itself is not touched before all is known.
 //
 // Cost    2(G-1) alpha + (n(G-1)/G + 2k) beta inside a node, f32 whatever values= says,
 //         and between nodes that of the inner collective for P/G ranks, n/G and k/G.
@@ -37,7 +37,7 @@
 // Owes    what the inner collective leaves owed, in the shard's owner.
 // Paper   Shi et al., "Towards Scalable Distributed Training of Deep Learning on Public
 //         Cloud Clusters" (HiTopKComm), MLSys 2021.
-// Departs Any collective may run between the nodes; theirs gathers all selections. Debts
+// Departs Any collective may run between the nodes; theirs gathers all selections. Residuals
 //         are exact: theirs keeps each rank's own. Nodes need not be full: where hosts
 //         have unequal numbers of ranks, groups are as large as divides all of them.
 
@@ -100,7 +100,7 @@ Nodes nodes_of(int ranks, int size) {
 /// The tensors of `region`; what is cut off from one is flat.
 Layout cut(const Layout& layout, Region region) {
   Layout part;
-  for (const Tensor& tensor : layout.tensors) {
+  for (const TensorSlot& tensor : layout.tensors) {
     const std::uint64_t begin = std::max(tensor.offset, region.begin);
     const std::uint64_t end = std::min(tensor.offset + tensor.size(), region.end);
     if (begin >= end) continue;
@@ -132,27 +132,28 @@ struct Place {
 
 class Hierarchical final : public Collective {
  public:
-  Hierarchical(Transport& link, Compressor& pick, const Layout& layout, Params& params)
+  Hierarchical(Transport& link, Compressor& compressor, const Layout& layout,
+               Params& params)
       : place_(find_place(link, params)),
         members_(place_.nodes[place_.node]),
         column_(place_.column()),
         inside_(make_group(link, members_)),
         between_(make_group(link, column_)),
-        courier_(*inside_, Spec{"hierarchical", params}.str(), fixed_),
+        channel_(*inside_, Spec{"hierarchical", params}.str(), fixed_),
         layout_(
             cut(layout, equal_region(layout.size(), inside_->size(), inside_->rank()))),
-        inner_(make_inner(pick, params)) {}
+        inner_(make_inner(compressor, params)) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    courier_.fold(acc, grad);
-    cut_shards(acc.size());
-    in_group(members_, [&] { scatter(acc); });
+    channel_.begin(residual.size(), k);
+    channel_.fold(residual, grad);
+    cut_shards(residual.size());
+    in_group(members_, [&] { scatter(residual); });
     const Reduced reduced = in_group(column_, [&] { return reduce_between(k); });
     in_group(members_, [&] { gather(reduced); });
-    if (!courier_.finite()) return courier_.undo(acc, grad);
-    settle_debt(acc);
+    if (!channel_.finite()) return channel_.undo(residual, grad);
+    settle_residual(residual);
     return write(reduced, grad, sum);
   }
 
@@ -168,13 +169,13 @@ class Hierarchical final : public Collective {
   }
 
   // The inner collective reads its parameters out of ours.
-  std::unique_ptr<Collective> make_inner(Compressor& pick, Params& params) const {
+  std::unique_ptr<Collective> make_inner(Compressor& compressor, Params& params) const {
     const std::string name =
         params.text("inner", "knot", "the collective between nodes; it has the rest");
     std::vector<std::string> names;
     for (const CollectiveEntry& entry : collectives()) {
       if (entry.name == "hierarchical") continue;
-      if (entry.name == name) return entry.make(*between_, pick, layout_, params);
+      if (entry.name == name) return entry.make(*between_, compressor, layout_, params);
       names.emplace_back(entry.name);
     }
     throw ConfigError("hierarchical has no inner=" + name + "; nearest is " +
@@ -183,54 +184,54 @@ class Hierarchical final : public Collective {
 
   void cut_shards(std::uint64_t n) {
     shards_.clear();
-    for (int j = 0; j < courier_.size(); ++j)
-      shards_.push_back(equal_region(n, courier_.size(), j));
+    for (int j = 0; j < channel_.size(); ++j)
+      shards_.push_back(equal_region(n, channel_.size(), j));
   }
 
-  Region own() const { return shards_[at(courier_.rank())]; }
+  Region own() const { return shards_[at(channel_.rank())]; }
   template <typename T>
   static std::span<T> piece(std::span<T> x, Region region) {
     return x.subspan(region.begin, region.size());
   }
 
   // Member by member, in order, so that the bits are the same on every transport.
-  void scatter(std::span<float> acc) {
-    courier_.enter("scatter");
-    for (auto* by_member : {&sent_, &received_}) by_member->resize(at(courier_.size()));
-    for (int distance = 1; distance < courier_.size(); ++distance) {
-      const int to = courier_.neighbour(distance);
-      const int from = courier_.neighbour(-distance);
-      courier_.start_receive(from, received_[at(from)],
-                             courier_.limit(own().size(), own().size()));
-      courier_.code_dense(piece(acc, shards_[at(to)]), to, sent_[at(to)], no_error_);
-      courier_.start_send(to, sent_[at(to)]);
+  void scatter(std::span<float> residual) {
+    channel_.enter("scatter");
+    for (auto* by_member : {&sent_, &received_}) by_member->resize(at(channel_.size()));
+    for (int distance = 1; distance < channel_.size(); ++distance) {
+      const int to = channel_.neighbour(distance);
+      const int from = channel_.neighbour(-distance);
+      channel_.start_receive(from, received_[at(from)],
+                             channel_.limit(own().size(), own().size()));
+      channel_.code_dense(piece(residual, shards_[at(to)]), to, sent_[at(to)], no_error_);
+      channel_.start_send(to, sent_[at(to)]);
     }
     shard_.assign(own().size(), 0.0F);
-    for (int from = 0; from < courier_.size(); ++from) {
-      if (from == courier_.rank()) {
-        const std::span<const float> mine = piece(acc, own());
+    for (int from = 0; from < channel_.size(); ++from) {
+      if (from == channel_.rank()) {
+        const std::span<const float> mine = piece(residual, own());
         for (std::size_t i = 0; i < mine.size(); ++i) shard_[i] += mine[i];
       } else {
-        courier_.finish_receive(from);
-        courier_.read_dense(received_[at(from)], from, courier_.rank(), shard_,
+        channel_.finish_receive(from);
+        channel_.read_dense(received_[at(from)], from, channel_.rank(), shard_,
                             /*add=*/true);
       }
     }
-    courier_.flush();
-    if (!all_finite(shard_)) courier_.report_sick();
+    channel_.flush();
+    if (!all_finite(shard_)) channel_.report_nonfinite();
   }
 
   Reduced reduce_between(std::size_t k) {
-    const std::size_t members = at(courier_.size());
+    const std::size_t members = at(channel_.size());
     const std::size_t share = k / members + (k % members == 0 ? 0 : 1);
     shard_sum_.assign(shard_.size(), 0.0F);
     std::vector<float> poison;
-    if (!courier_.finite()) {
+    if (!channel_.finite()) {
       shard_.assign(shard_.size(), 0.0F);
       poison.assign(shard_.size(), std::numeric_limits<float>::quiet_NaN());
     }
     const Reduced reduced = inner_->reduce(shard_, poison, share, shard_sum_);
-    if (!reduced.finite) courier_.report_sick();
+    if (!reduced.finite) channel_.report_nonfinite();
     return reduced;
   }
 
@@ -246,37 +247,37 @@ class Hierarchical final : public Collective {
       mine_.value.push_back(shard_sum_[position]);
       position += static_cast<std::uint32_t>(own().begin);
     }
-    courier_.enter("gather");
-    allgather_.run(courier_, mine_, shards_, shards_.front().size(), sums_, no_error_);
+    channel_.enter("gather");
+    allgather_.run(channel_, mine_, shards_, shards_.front().size(), sums_, no_error_);
   }
 
   bool is_dense(const Reduced& reduced) const {
     return reduced.index.empty() && reduced.count == own().size();
   }
 
-  void settle_debt(std::span<float> acc) const {
-    std::fill(acc.begin(), acc.end(), 0.0F);
-    std::ranges::copy(shard_, piece(acc, own()).begin());
+  void settle_residual(std::span<float> residual) const {
+    std::fill(residual.begin(), residual.end(), 0.0F);
+    std::ranges::copy(shard_, piece(residual, own()).begin());
   }
 
-  // Outside its shard a rank owes nothing any more, so what is in the sum counts as paid.
+  // Outside its shard a rank owes nothing any more, so what is in the sum counts as settled.
   Reduced write(const Reduced& reduced, std::span<const float> grad,
                 std::span<float> sum) {
     if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
     index_.clear();
-    paid_.clear();
-    for (const std::uint32_t position : reduced.paid)
-      paid_.push_back(static_cast<std::uint32_t>(position + own().begin));
-    for (int j = 0; j < courier_.size(); ++j) {
+    settled_.clear();
+    for (const std::uint32_t position : reduced.settled)
+      settled_.push_back(static_cast<std::uint32_t>(position + own().begin));
+    for (int j = 0; j < channel_.size(); ++j) {
       const Sparse& part = sums_[at(j)];
       for (std::size_t i = 0; i < part.size(); ++i) sum[part.index[i]] = part.value[i];
       index_.insert(index_.end(), part.index.begin(), part.index.end());
-      if (j != courier_.rank())
-        paid_.insert(paid_.end(), part.index.begin(), part.index.end());
+      if (j != channel_.rank())
+        settled_.insert(settled_.end(), part.index.begin(), part.index.end());
     }
     if (is_dense(reduced) && index_.size() == sum.size())
-      return {.count = sum.size(), .index = {}, .paid = {}};
-    return {.count = index_.size(), .index = index_, .paid = paid_};
+      return {.count = sum.size(), .index = {}, .settled = {}};
+    return {.count = index_.size(), .index = index_, .settled = settled_};
   }
 
   const Place place_;
@@ -284,9 +285,9 @@ class Hierarchical final : public Collective {
   const std::vector<int> column_;   // the members with this rank's number, by node
   const std::unique_ptr<Transport> inside_;
   const std::unique_ptr<Transport> between_;
-  Params fixed_;         // inside a node messages are coded by default
-  Courier courier_;      // inside the node
-  const Layout layout_;  // of the own shard
+  Params fixed_;            // inside a node messages are coded by default
+  MessageChannel channel_;  // inside the node
+  const Layout layout_;     // of the own shard
   const std::unique_ptr<Collective> inner_;
 
   Allgather allgather_;
@@ -294,19 +295,19 @@ class Hierarchical final : public Collective {
   std::vector<Message> sent_;      // by member
   std::vector<Message> received_;  // by member
   std::vector<float> no_error_;    // f32 is not rounded
-  std::vector<float> shard_;       // the node's debt in its own shard
+  std::vector<float> shard_;       // the node's residual in its own shard
   std::vector<float> shard_sum_;
   Sparse mine_;                       // the sum of the own shard
   std::vector<Sparse> sums_;          // by member
   std::vector<std::uint32_t> index_;  // of the sum
-  std::vector<std::uint32_t> paid_;
+  std::vector<std::uint32_t> settled_;
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> hierarchical(Transport& link, Compressor& pick,
+std::unique_ptr<Collective> hierarchical(Transport& link, Compressor& compressor,
                                          const Layout& layout, Params& params) {
-  return std::make_unique<Hierarchical>(link, pick, layout, params);
+  return std::make_unique<Hierarchical>(link, compressor, layout, params);
 }
 
 }  // namespace topknot::collective

@@ -4,13 +4,13 @@
 // own. A coordinate that is large in the sum of all gradients, but that no rank selected,
 // is not among them.
 //
-//   select     at most k coordinates of the debt
+//   select     at most k coordinates of the residual
 //   deal       them to their owners: P parts, balanced whatever the gradient looks like
 //   exchange   the parts, each rank with each, in turn
 //   add        each owner merges what it got, in a fixed order
 //   agree      on which k of all the sums are largest, by counts of bit patterns
 //   share      the survivors, round a ring
-//   settle     take out of the debt what was sent and survived, and write the sum
+//   settle     take out of the residual what was sent and survived, and write the sum
 //
 // What it mends in Ok-Topk. There is no threshold that drifts between re-evaluations, no
 // step that gathers the whole union, no cold start, no region cut that must be agreed on
@@ -21,7 +21,7 @@
 // wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
 //
-// Agreement (agreement.h) is exact: ties go to the lower owner and then to the lower
+// GlobalTopK (agreement.h) is exact: ties go to the lower owner and then to the lower
 // coordinate. From step to step it takes two rounds of at most 512 counters; a cold start,
 // a jump of scale, or sums that tie, as rounded ones do, take a few rounds more.
 //
@@ -51,7 +51,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/global_topk.h"
 #include "collectives/primitives.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
@@ -105,9 +105,9 @@ class Ownership {
 
 class Knot final : public Collective {
  public:
-  Knot(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "knot", params),
-        pick_(pick),
+  Knot(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "knot", params),
+        compressor_(compressor),
         schedule_(
             params.choice("schedule", {"auto", "direct", "log"},
                           "P-1 messages a phase, or log P packets; auto takes log where "
@@ -116,38 +116,38 @@ class Knot final : public Collective {
             params.number("survive", 0, 0, 1,
                           "send less until this share of it survives; 0 sends all k")) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    select(acc, grad, k);
-    const Ownership ownership(acc.size(), courier_.size(), step_++);
+    channel_.begin(residual.size(), k);
+    select(residual, grad, k);
+    const Ownership ownership(residual.size(), channel_.size(), step_++);
     deal(ownership);
     exchange(k);
     add_up(blocks_, held_);
-    agreement_.keep_largest(courier_, held_, k);
+    global_topk_.keep_largest(channel_, held_, k);
     share(k);
-    if (!courier_.finite()) return courier_.undo(acc, grad);
-    settle_debt(ownership, acc);
+    if (!channel_.finite()) return channel_.undo(residual, grad);
+    settle_residual(ownership, residual);
     return write(ownership, grad, sum);
   }
 
   void visit_state(StateVisitor& visitor) override {
     visitor.field("step", step_);
     visitor.field("quota", quota_);
-    agreement_.visit_state(visitor);
+    global_topk_.visit_state(visitor);
   }
 
  private:
-  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
-    courier_.select(pick_, acc, grad, k, mine_);
+  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
+    channel_.select(compressor_, residual, grad, k, mine_);
     core::keep_largest(mine_, k);
     if (survive_ > 0 && quota_ > 0) core::keep_largest(mine_, std::min(quota_, k));
   }
 
   void deal(const Ownership& ownership) {
-    dealt_.resize(at(courier_.size()));
+    dealt_.resize(at(channel_.size()));
     regions_.clear();
-    for (int owner = 0; owner < courier_.size(); ++owner) {
+    for (int owner = 0; owner < channel_.size(); ++owner) {
       dealt_[at(owner)].clear();
       regions_.push_back({0, ownership.size(owner)});
     }
@@ -158,18 +158,18 @@ class Knot final : public Collective {
   }
 
   void exchange(std::size_t k) {
-    courier_.enter("exchange");
-    exchange_.run(courier_, parts_, regions_, k, blocks_, errors_, route(k));
+    channel_.enter("exchange");
+    exchange_.run(channel_, parts_, regions_, k, blocks_, errors_, route(k));
   }
 
   void share(std::size_t k) {
-    courier_.enter("share");
-    allgather_.run(courier_, held_, regions_, k, survivors_, sum_error_, route(k));
+    channel_.enter("share");
+    allgather_.run(channel_, held_, regions_, k, survivors_, sum_error_, route(k));
   }
 
-  void settle_debt(const Ownership& ownership, std::span<float> acc) {
-    paid_.clear();
-    for (int owner = 0; owner < courier_.size(); ++owner) {
+  void settle_residual(const Ownership& ownership, std::span<float> residual) {
+    settled_.clear();
+    for (int owner = 0; owner < channel_.size(); ++owner) {
       const Sparse& sent = dealt_[at(owner)];
       const std::vector<std::uint32_t>& kept = survivors_[at(owner)].index;
       std::size_t j = 0;
@@ -177,13 +177,14 @@ class Knot final : public Collective {
         while (j < kept.size() && kept[j] < sent.index[i]) ++j;
         if (j == kept.size()) break;
         if (kept[j] != sent.index[i]) continue;
-        paid_.push_back(ownership.outside(owner, sent.index[i]));
-        acc[paid_.back()] = errors_[at(owner)].empty() ? 0.0F : errors_[at(owner)][i];
+        settled_.push_back(ownership.outside(owner, sent.index[i]));
+        residual[settled_.back()] =
+            errors_[at(owner)].empty() ? 0.0F : errors_[at(owner)][i];
       }
     }
     for (std::size_t i = 0; i < sum_error_.size(); ++i)
-      acc[ownership.outside(courier_.rank(), held_.index[i])] += sum_error_[i];
-    aim(paid_.size());
+      residual[ownership.outside(channel_.rank(), held_.index[i])] += sum_error_[i];
+    aim(settled_.size());
   }
 
   // Sends a little less when too little of it survives, a little more when enough does.
@@ -201,24 +202,24 @@ class Knot final : public Collective {
     write_disjoint(survivors_, grad, sum, index_, [&](int owner, std::uint32_t position) {
       return ownership.outside(owner, position);
     });
-    return {.count = index_.size(), .index = index_, .paid = paid_};
+    return {.count = index_.size(), .index = index_, .settled = settled_};
   }
 
   Route route(std::size_t k) const {
-    const bool headers_outweigh = k < 16 * at(courier_.size() - 1);
+    const bool headers_outweigh = k < 16 * at(channel_.size() - 1);
     if (schedule_ == "auto") return headers_outweigh ? Route::log : Route::direct;
     return schedule_ == "log" ? Route::log : Route::direct;
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   const std::string schedule_;
   const double survive_;
   std::uint64_t step_ = 0;
   std::uint64_t quota_ = 0;  // what to send at most, where survive_ is set and once known
 
   Exchange exchange_;
-  Agreement agreement_;
+  GlobalTopK global_topk_;
   Allgather allgather_;
   Sparse mine_;
   std::vector<Sparse> dealt_;               // mine, by owner, in the owner's positions
@@ -230,14 +231,14 @@ class Knot final : public Collective {
   std::vector<Sparse> survivors_;           // by owner
   std::vector<float> sum_error_;            // of my survivors
   std::vector<std::uint32_t> index_;        // of the sum
-  std::vector<std::uint32_t> paid_;         // those that were mine
+  std::vector<std::uint32_t> settled_;      // those that were mine
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> knot(Transport& link, Compressor& pick, const Layout&,
+std::unique_ptr<Collective> knot(Transport& link, Compressor& compressor, const Layout&,
                                  Params& params) {
-  return std::make_unique<Knot>(link, pick, params);
+  return std::make_unique<Knot>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

@@ -2,11 +2,11 @@
 //
 // micro: each rank selects in an equal part of its own.
 //
-//   fold    the gradient into the debt; select what is large inside one of P equal parts
+//   fold    the gradient into the residual; select what is large inside one of P equal parts
 //   agree   on exactly k positions in all (exclusive_select.h)
 //   share   the positions, round a ring
 //   sum     everyone's values there, in rank order
-//   pay     the debt there, on every rank, and write the sum
+//   pay     the residual there, on every rank, and write the sum
 //
 // exdyna without its moving parts: on step t rank r looks at part (t + r) mod P of the
 // vector, cut evenly. Where large gradients sit together one message is longer than the
@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "collectives/exclusive_select.h"
-#include "collectives/index_agreement.h"
+#include "collectives/shared_index_sum.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -37,16 +37,16 @@ namespace {
 class Micro final : public Collective {
  public:
   Micro(Transport& link, Params& params)
-      : courier_(link, "micro", params), select_(params) {}
+      : channel_(link, "micro", params), select_(params) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    take_turns(acc.size());
-    const Region mine = regions_[static_cast<std::size_t>(courier_.rank())];
-    select_.run(courier_, acc, grad, mine, k, mine_);
-    agreed_.gather(courier_, mine_.index, regions_, select_.most(acc.size(), k));
-    const Reduced reduced = agreed_.pay(courier_, acc, grad, sum);
+    channel_.begin(residual.size(), k);
+    take_turns(residual.size());
+    const Region mine = regions_[static_cast<std::size_t>(channel_.rank())];
+    select_.run(channel_, residual, grad, mine, k, mine_);
+    agreed_.gather(channel_, mine_.index, regions_, select_.most(residual.size(), k));
+    const Reduced reduced = agreed_.pay(channel_, residual, grad, sum);
     if (reduced.finite) select_.learn(agreed_.size(), k);
     ++step_;
     return reduced;
@@ -59,18 +59,18 @@ class Micro final : public Collective {
 
  private:
   void take_turns(std::uint64_t n) {
-    const auto ranks = static_cast<std::uint64_t>(courier_.size());
+    const auto ranks = static_cast<std::uint64_t>(channel_.size());
     regions_.clear();
     for (std::uint64_t rank = 0; rank < ranks; ++rank)
       regions_.push_back(
-          equal_region(n, courier_.size(), static_cast<int>((step_ + rank) % ranks)));
+          equal_region(n, channel_.size(), static_cast<int>((step_ + rank) % ranks)));
   }
 
-  Courier courier_;
+  MessageChannel channel_;
   ExclusiveSelect select_;
   std::uint64_t step_ = 0;
 
-  IndexAgreement agreed_;
+  SharedIndexSum agreed_;
   Sparse mine_;
   std::vector<Region> regions_;  // by rank
 };

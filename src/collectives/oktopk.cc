@@ -2,7 +2,7 @@
 //
 // oktopk: split and reduce, then balance and gather; six k words at most.
 //
-//   select       about k coordinates of the debt; the rest is cut off
+//   select       about k coordinates of the residual; the rest is cut off
 //   repartition  every tau steps: cuts that share out the selected coordinates evenly
 //   split        every rank's selection by region, to the regions' owners, in turn
 //   reduce       each owner merges what it got
@@ -10,7 +10,7 @@
 //                reused and corrected in between, and never more than k of them
 //   balance      when one owner has more than four times its share, even out what is held
 //   share        what was chosen, round a ring
-//   settle       take out of the debt what was both sent and chosen, and write the sum
+//   settle       take out of the residual what was both sent and chosen, and write the sum
 //
 // Cost    (2P + 2 log2 P) alpha + at most 6k(P-1)/P beta in the paper; 4k(P-1)/P where
 //         the balancing move is not needed, beta per 32-bit word, before coding.
@@ -27,7 +27,7 @@
 //           gathering the whole union, which costs up to 2kP words on that step:
 //           faithful=1 does that, and caps nothing.
 //         - Thresholds are found again after 1, 2, 4, ... steps until tau_prime is
-//           reached, so a cold start, in which debts grow fast, does not select ten times
+//           reached, so a cold start, in which residuals grow fast, does not select ten times
 //           k.
 //         - The published code corrects thresholds with constants for each workload: they
 //           are workload=vgg|lstm|bert. Ours (any) corrects beyond two percent of k.
@@ -51,7 +51,7 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/agreement.h"
+#include "collectives/global_topk.h"
 #include "collectives/primitives.h"
 #include "core/merge.h"
 #include "core/select.h"
@@ -66,30 +66,30 @@ constexpr double kUneven =
 
 class OkTopk final : public Collective {
  public:
-  OkTopk(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "oktopk", params),
-        pick_(pick),
+  OkTopk(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "oktopk", params),
+        compressor_(compressor),
         reuse_(core::ThresholdReuse::read(params)),
         control_(reuse_.global),
         tau_(params.integer("tau", 64, 1, 1 << 20, "steps between new region cuts")),
         tau_prime_(reuse_.tau_prime),
         faithful_(reuse_.faithful) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
+    channel_.begin(residual.size(), k);
     if (k != k_) step_ = next_exact_ = 0;
     k_ = k;
-    select(acc, grad, k);
-    if (step_ % tau_ == 0 || !cuts_fit(acc.size())) repartition(acc.size());
+    select(residual, grad, k);
+    if (step_ % tau_ == 0 || !cuts_fit(residual.size())) repartition(residual.size());
     split(k);
     add_up(blocks_, held_);
     choose(k);
-    balance(acc.size());
-    share(acc.size());
+    balance(residual.size());
+    share(residual.size());
     ++step_;
-    if (!courier_.finite()) return courier_.undo(acc, grad);
-    settle_debt(acc);
+    if (!channel_.finite()) return channel_.undo(residual, grad);
+    settle_residual(residual);
     return write(grad, sum);
   }
 
@@ -99,13 +99,13 @@ class OkTopk final : public Collective {
     visitor.field("threshold", threshold_);
     visitor.field("cuts", cuts_);
     visitor.field("k", k_);
-    agreement_.visit_state(visitor);
+    global_topk_.visit_state(visitor);
     read_cuts();
   }
 
  private:
-  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
-    courier_.select(pick_, acc, grad, k, mine_);
+  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
+    channel_.select(compressor_, residual, grad, k, mine_);
     if (!faithful_) core::keep_largest(mine_, k);
   }
 
@@ -113,7 +113,7 @@ class OkTopk final : public Collective {
 
   // State from another number of ranks, or of another vector, has cuts that do not.
   bool cuts_fit(std::uint64_t n) const {
-    return cuts_.size() == at(courier_.size()) + 1 && cuts_.front() == 0 &&
+    return cuts_.size() == at(channel_.size()) + 1 && cuts_.front() == 0 &&
            cuts_.back() == n && std::is_sorted(cuts_.begin(), cuts_.end());
   }
 
@@ -122,17 +122,17 @@ class OkTopk final : public Collective {
   // proposes equal regions. Positions are summed in two halves of 16 bits: exact up to
   // 2^16 ranks.
   void repartition(std::uint64_t n) {
-    const auto ranks = at(courier_.size());
+    const auto ranks = at(channel_.size());
     std::vector<std::uint32_t> halves(2 * (ranks - 1));
     for (std::size_t cut = 1; cut < ranks; ++cut) {
       const std::uint64_t position =
-          mine_.empty() ? equal_region(n, courier_.size(), static_cast<int>(cut)).begin
+          mine_.empty() ? equal_region(n, channel_.size(), static_cast<int>(cut)).begin
                         : mine_.index[mine_.size() * cut / ranks];
       halves[2 * cut - 2] = static_cast<std::uint32_t>(position & 0xFFFF);
       halves[2 * cut - 1] = static_cast<std::uint32_t>(position >> 16);
     }
-    courier_.enter("repartition");
-    sum_counts(courier_, halves);
+    channel_.enter("repartition");
+    sum_counts(channel_, halves);
     cuts_.assign(1, 0);
     for (std::size_t cut = 1; cut < ranks; ++cut) {
       const std::uint64_t total =
@@ -155,8 +155,8 @@ class OkTopk final : public Collective {
     parts_.clear();
     for (std::size_t j = 0; j + 1 < at_cut_.size(); ++j)
       parts_.push_back(SparseView(mine_).slice(at_cut_[j], at_cut_[j + 1]));
-    courier_.enter("split");
-    exchange_.run(courier_, parts_, regions_, faithful_ ? cuts_.back() : k, blocks_,
+    channel_.enter("split");
+    exchange_.run(channel_, parts_, regions_, faithful_ ? cuts_.back() : k, blocks_,
                   errors_);
   }
 
@@ -168,20 +168,20 @@ class OkTopk final : public Collective {
   }
 
   void find_threshold(std::size_t k) {
-    faithful_ ? choose_from_union(k) : agreement_.keep_largest(courier_, held_, k);
-    if (!faithful_) threshold_ = agreement_.threshold();
+    faithful_ ? choose_from_union(k) : global_topk_.keep_largest(channel_, held_, k);
+    if (!faithful_) threshold_ = global_topk_.threshold();
     const std::int64_t period = std::max<std::int64_t>(1, std::min(step_, tau_prime_));
     next_exact_ = step_ + (faithful_ ? tau_prime_ : period);
-    if (!all_finite(held_.value)) courier_.report_sick();
-    courier_.enter("count");
+    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.enter("count");
     const auto mine = static_cast<std::uint32_t>(held_.size());
-    counts_ = gather_words(courier_, std::span(&mine, 1));
+    counts_ = gather_words(channel_, std::span(&mine, 1));
   }
 
   // As published: everyone sees every sum, and the k-th largest is the threshold.
   void choose_from_union(std::size_t k) {
-    courier_.enter("gather the union");
-    allgather_.run(courier_, held_, regions_, cuts_.back(), chosen_, hold_error_);
+    channel_.enter("gather the union");
+    allgather_.run(channel_, held_, regions_, cuts_.back(), chosen_, hold_error_);
     Sparse all;
     for (const Sparse& block : chosen_) all.append(block);
     core::keep_largest(all, k);
@@ -196,12 +196,12 @@ class OkTopk final : public Collective {
   // threshold by how many did. False, with all still held, where it is too far off to be
   // corrected. Two words from each rank, so all decide alike.
   bool reuse_threshold(std::size_t k) {
-    if (!all_finite(held_.value)) courier_.report_sick();
-    courier_.enter("count");
+    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.enter("count");
     const auto reaching = static_cast<std::uint32_t>(std::ranges::count_if(
         held_.value, [&](float value) { return reaches(value, threshold_); }));
     const std::uint32_t mine[] = {reaching, static_cast<std::uint32_t>(held_.size())};
-    const std::vector<std::uint32_t> both = gather_words(courier_, mine);
+    const std::vector<std::uint32_t> both = gather_words(channel_, mine);
     counts_.clear();
     std::uint64_t total = 0;
     std::uint64_t all = 0;
@@ -221,7 +221,7 @@ class OkTopk final : public Collective {
   // to cut. Fewer than there are cannot be asked for.
   bool near_enough(std::uint64_t total, std::uint64_t all, std::uint64_t k) const {
     if (total <= k) return 2 * total >= std::min(k, all);
-    return total <= 2 * k && k >= 2 * at(courier_.size());
+    return total <= 2 * k && k >= 2 * at(channel_.size());
   }
 
   // Of `total` chosen k are kept: one at each owner that has any, so that none is cut to
@@ -238,7 +238,7 @@ class OkTopk final : public Collective {
       count = static_cast<std::uint32_t>(1 + share - given);
       given = share;
     }
-    core::keep_largest(held_, counts_[at(courier_.rank())]);
+    core::keep_largest(held_, counts_[at(channel_.rank())]);
   }
 
   // What is not a number counts, so that it is not overlooked.
@@ -266,41 +266,41 @@ class OkTopk final : public Collective {
   // What is held is in order over the ranks, so place q of all goes to the rank whose
   // even share has it.
   void balance(std::uint64_t n) {
-    even_.assign(at(courier_.size()), Region{0, n});
+    even_.assign(at(channel_.size()), Region{0, n});
     moved_errors_.clear();
     const std::uint64_t total =
         std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
-    const double mean = static_cast<double>(total) / courier_.size();
+    const double mean = static_cast<double>(total) / channel_.size();
     balanced_ = *std::max_element(counts_.begin(), counts_.end()) > kUneven * mean;
     if (!balanced_) return std::swap(sharing_, held_);
     const std::uint64_t first = std::accumulate(
-        counts_.begin(), counts_.begin() + courier_.rank(), std::uint64_t{0});
+        counts_.begin(), counts_.begin() + channel_.rank(), std::uint64_t{0});
     parts_.clear();
-    for (int j = 0; j < courier_.size(); ++j) {
-      const Region share = equal_region(total, courier_.size(), j);
+    for (int j = 0; j < channel_.size(); ++j) {
+      const Region share = equal_region(total, channel_.size(), j);
       const auto place = [&](std::uint64_t q) {
         return static_cast<std::size_t>(std::clamp(q, first, first + held_.size()) -
                                         first);
       };
       parts_.push_back(SparseView(held_).slice(place(share.begin), place(share.end)));
     }
-    courier_.enter("balance");
-    exchange_.run(courier_, parts_, even_, n, blocks_, moved_errors_);
+    channel_.enter("balance");
+    exchange_.run(channel_, parts_, even_, n, blocks_, moved_errors_);
     sharing_.clear();
     for (const Sparse& block : blocks_) sharing_.append(block);
   }
 
   void share(std::uint64_t n) {
-    courier_.enter("share");
-    allgather_.run(courier_, sharing_, balanced_ ? even_ : regions_, n, chosen_,
+    channel_.enter("share");
+    allgather_.run(channel_, sharing_, balanced_ ? even_ : regions_, n, chosen_,
                    share_error_);
   }
 
   // ---- the end of a step
 
-  void settle_debt(std::span<float> acc) {
+  void settle_residual(std::span<float> residual) {
     index_.clear();
-    paid_.clear();
+    settled_.clear();
     for (const Sparse& block : chosen_)
       index_.insert(index_.end(), block.index.begin(), block.index.end());
     std::size_t j = 0;
@@ -308,25 +308,26 @@ class OkTopk final : public Collective {
       for (std::size_t i = at_cut_[part]; i < at_cut_[part + 1]; ++i) {
         while (j < index_.size() && index_[j] < mine_.index[i]) ++j;
         if (j == index_.size() || index_[j] != mine_.index[i]) continue;
-        paid_.push_back(index_[j]);
-        acc[index_[j]] = errors_[part].empty() ? 0.0F : errors_[part][i - at_cut_[part]];
+        settled_.push_back(index_[j]);
+        residual[index_[j]] =
+            errors_[part].empty() ? 0.0F : errors_[part][i - at_cut_[part]];
       }
     for (std::size_t part = 0; part < moved_errors_.size(); ++part)
       for (std::size_t i = 0; i < moved_errors_[part].size(); ++i)
-        acc[parts_[part].index[i]] += moved_errors_[part][i];
+        residual[parts_[part].index[i]] += moved_errors_[part][i];
     for (std::size_t i = 0; i < share_error_.size(); ++i)
-      acc[sharing_.index[i]] += share_error_[i];
+      residual[sharing_.index[i]] += share_error_[i];
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
     if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
     for (const Sparse& block : chosen_)
       for (std::size_t i = 0; i < block.size(); ++i) sum[block.index[i]] = block.value[i];
-    return {.count = index_.size(), .index = index_, .paid = paid_};
+    return {.count = index_.size(), .index = index_, .settled = settled_};
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   const core::ThresholdReuse reuse_;
   const core::ThresholdReuse::Control& control_;
   const std::int64_t tau_;
@@ -341,7 +342,7 @@ class OkTopk final : public Collective {
   std::vector<Region> regions_;            // between the cuts
 
   Exchange exchange_;
-  Agreement agreement_;
+  GlobalTopK global_topk_;
   Allgather allgather_;
   Sparse mine_;
   std::vector<std::size_t> at_cut_;         // where the cuts are in mine_
@@ -356,16 +357,16 @@ class OkTopk final : public Collective {
   Sparse sharing_;                                // what I pass to everyone
   std::vector<float> hold_error_;
   std::vector<float> share_error_;
-  std::vector<Sparse> chosen_;        // by the rank that shared it
-  std::vector<std::uint32_t> index_;  // of the sum
-  std::vector<std::uint32_t> paid_;   // those that were mine
+  std::vector<Sparse> chosen_;          // by the rank that shared it
+  std::vector<std::uint32_t> index_;    // of the sum
+  std::vector<std::uint32_t> settled_;  // those that were mine
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> oktopk(Transport& link, Compressor& pick, const Layout&,
+std::unique_ptr<Collective> oktopk(Transport& link, Compressor& compressor, const Layout&,
                                    Params& params) {
-  return std::make_unique<OkTopk>(link, pick, params);
+  return std::make_unique<OkTopk>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

@@ -19,7 +19,7 @@ void pack(std::span<const Message* const> messages, Message& packet) {
     whole.insert(whole.end(), message->bytes().begin(), message->bytes().end());
 }
 
-void unpack(Courier& courier, const Message& packet, int from,
+void unpack(MessageChannel& channel, const Message& packet, int from,
             std::span<Message* const> messages) {
   const std::size_t head = messages.size() * sizeof(std::uint64_t);
   const std::span<const std::byte> bytes = packet.bytes();
@@ -30,7 +30,7 @@ void unpack(Courier& courier, const Message& packet, int from,
       std::memcpy(&length, bytes.data() + i * sizeof length, sizeof length);
     const bool last = i + 1 == messages.size();
     if (bytes.size() < head || length > body.size() || (last && length != body.size()))
-      courier.refuse(
+      channel.refuse(
           packet, from,
           "rank " + std::to_string(from) + " sent a packet whose lengths do not add up");
     messages[i]->write().assign(body.begin(),

@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "collectives/courier.h"
+#include "collectives/message_channel.h"
 
 namespace topknot::collective {
 
@@ -18,7 +18,7 @@ constexpr std::size_t packet_limit(std::size_t count, std::size_t limit) {
 void pack(std::span<const Message* const> messages, Message& packet);
 
 /// Refuses what rank `from` sent when it is not a packet of so many messages.
-void unpack(Courier& courier, const Message& packet, int from,
+void unpack(MessageChannel& channel, const Message& packet, int from,
             std::span<Message* const> messages);
 
 }  // namespace topknot::collective

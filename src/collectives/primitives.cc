@@ -21,10 +21,11 @@ Region equal_region(std::uint64_t n, int parts, int part) {
   return {begin, begin + length + (i < longer ? 1 : 0)};
 }
 
-void RankOrderSum::run(Courier& courier, std::span<float> x, std::vector<float>& error) {
-  const int ranks = courier.size();
-  const int me = courier.rank();
-  const bool rounded = courier.values() != core::Values::f32 && ranks > 1;
+void RankOrderSum::run(MessageChannel& channel, std::span<float> x,
+                       std::vector<float>& error) {
+  const int ranks = channel.size();
+  const int me = channel.rank();
+  const bool rounded = channel.values() != core::Values::f32 && ranks > 1;
   error.assign(rounded ? x.size() : 0, 0.0F);
   if (ranks == 1) return;
   for (auto* by_rank : {&sent_, &received_}) by_rank->resize(at(ranks));
@@ -41,95 +42,97 @@ void RankOrderSum::run(Courier& courier, std::span<float> x, std::vector<float>&
 
   const std::span<float> own = piece(x, me);
   for (int distance = 1; distance < ranks; ++distance) {
-    const int to = courier.neighbour(distance);
-    const int from = courier.neighbour(-distance);
-    courier.start_receive(from, received_[at(from)],
-                          courier.limit(own.size(), own.size()));
-    courier.code_dense(piece(x, to), to, sent_[at(to)], part_error_);
+    const int to = channel.neighbour(distance);
+    const int from = channel.neighbour(-distance);
+    channel.start_receive(from, received_[at(from)],
+                          channel.limit(own.size(), own.size()));
+    channel.code_dense(piece(x, to), to, sent_[at(to)], part_error_);
     keep(to);
-    courier.start_send(to, sent_[at(to)]);
+    channel.start_send(to, sent_[at(to)]);
   }
   part_.assign(own.size(), 0.0F);
   for (int distance = 1; distance < ranks; ++distance)
-    courier.finish_receive(courier.neighbour(-distance));
+    channel.finish_receive(channel.neighbour(-distance));
   for (int from = 0; from < ranks; ++from) {
     if (from != me) {
-      courier.read_dense(received_[at(from)], from, me, part_, /*add=*/true);
+      channel.read_dense(received_[at(from)], from, me, part_, /*add=*/true);
     } else {
       for (std::size_t i = 0; i < own.size(); ++i) part_[i] += own[i];
     }
   }
-  courier.flush();
+  channel.flush();
   // Said here because steps of a scale cannot say infinity.
   if (!std::all_of(part_.begin(), part_.end(), [](float v) { return std::isfinite(v); }))
-    courier.report_sick();
+    channel.report_nonfinite();
   std::copy(part_.begin(), part_.end(), own.begin());
-  courier.enter("gather of the sums");
-  allgather_.run_dense(courier, regions_, x, part_error_);
+  channel.enter("gather of the sums");
+  allgather_.run_dense(channel, regions_, x, part_error_);
   keep(me);
 }
 
-void Broadcast::run(Courier& courier, int root, Region region, std::uint64_t most,
+void Broadcast::run(MessageChannel& channel, int root, Region region, std::uint64_t most,
                     Sparse& pairs, std::vector<float>& error) {
   error.clear();
-  if (courier.size() == 1) return;
-  if (courier.rank() == root)
-    courier.code(pairs, region, Courier::kEveryone, message_, error);
-  pass_down(courier, root, courier.limit(most, region.size()));
-  courier.read(message_, root, Courier::kEveryone, region, most, pairs);
+  if (channel.size() == 1) return;
+  if (channel.rank() == root)
+    channel.code(pairs, region, MessageChannel::kEveryone, message_, error);
+  pass_down(channel, root, channel.limit(most, region.size()));
+  channel.read(message_, root, MessageChannel::kEveryone, region, most, pairs);
 }
 
-void Broadcast::run_positions(Courier& courier, int root, Region region,
+void Broadcast::run_positions(MessageChannel& channel, int root, Region region,
                               std::uint64_t most, std::vector<std::uint32_t>& index) {
-  if (courier.size() == 1) return;
-  if (courier.rank() == root)
-    courier.code_positions(index, region, Courier::kEveryone, message_);
-  pass_down(courier, root, courier.limit(most, region.size()));
-  courier.read_positions(message_, root, Courier::kEveryone, region, most, index);
+  if (channel.size() == 1) return;
+  if (channel.rank() == root)
+    channel.code_positions(index, region, MessageChannel::kEveryone, message_);
+  pass_down(channel, root, channel.limit(most, region.size()));
+  channel.read_positions(message_, root, MessageChannel::kEveryone, region, most, index);
 }
 
-void Broadcast::run_words(Courier& courier, int root, std::span<std::uint32_t> words) {
-  if (courier.size() == 1) return;
-  if (courier.rank() == root) courier.code_words(words, Courier::kEveryone, message_);
-  pass_down(courier, root, Courier::words_limit(words.size()));
-  courier.read_words(message_, root, Courier::kEveryone, words);
+void Broadcast::run_words(MessageChannel& channel, int root,
+                          std::span<std::uint32_t> words) {
+  if (channel.size() == 1) return;
+  if (channel.rank() == root)
+    channel.code_words(words, MessageChannel::kEveryone, message_);
+  pass_down(channel, root, MessageChannel::words_limit(words.size()));
+  channel.read_words(message_, root, MessageChannel::kEveryone, words);
 }
 
 // Counting from the root, rank v hears from v without its highest bit and tells all v +
 // bit for bits above that.
-void Broadcast::pass_down(Courier& courier, int root, std::size_t limit) {
-  const int ranks = courier.size();
-  const int v = (courier.rank() - root + ranks) % ranks;
+void Broadcast::pass_down(MessageChannel& channel, int root, std::size_t limit) {
+  const int ranks = channel.size();
+  const int v = (channel.rank() - root + ranks) % ranks;
   int bit = 1;
   while (bit <= v) bit *= 2;
   if (v != 0) {
     const int from = (v - bit / 2 + root) % ranks;
-    courier.start_receive(from, message_, limit);
-    courier.finish_receive(from);
+    channel.start_receive(from, message_, limit);
+    channel.finish_receive(from);
   }
   for (; v + bit < ranks; bit *= 2)
-    courier.start_send((v + bit + root) % ranks, message_);
-  courier.flush();
+    channel.start_send((v + bit + root) % ranks, message_);
+  channel.flush();
 }
 
-void sum_counts(Courier& courier, std::span<std::uint32_t> counts) {
-  const int ranks = courier.size();
-  const int me = courier.rank();
+void sum_counts(MessageChannel& channel, std::span<std::uint32_t> counts) {
+  const int ranks = channel.size();
+  const int me = channel.rank();
   int even = 1;  // the largest power of two that is not above `ranks`
   while (even * 2 <= ranks) even *= 2;
   const int extra = ranks - even;
   Message out;
   Message in;
   std::vector<std::uint32_t> theirs(counts.size());
-  const std::size_t limit = Courier::words_limit(counts.size());
+  const std::size_t limit = MessageChannel::words_limit(counts.size());
   const auto send = [&](int to) {
-    courier.code_words(counts, to, out);
-    courier.start_send(to, out);
+    channel.code_words(counts, to, out);
+    channel.start_send(to, out);
   };
   const auto receive = [&](int from) {
-    courier.start_receive(from, in, limit);
-    courier.finish_receive(from);
-    courier.read_words(in, from, me, theirs);
+    channel.start_receive(from, in, limit);
+    channel.finish_receive(from);
+    channel.read_words(in, from, me, theirs);
   };
   const auto add = [&] {
     for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += theirs[i];
@@ -138,7 +141,7 @@ void sum_counts(Courier& courier, std::span<std::uint32_t> counts) {
   // The ranks above the power of two hand theirs in and are told in the end.
   if (me >= even) {
     send(me - even);
-    courier.flush();
+    channel.flush();
     receive(me - even);
     std::copy(theirs.begin(), theirs.end(), counts.begin());
     return;
@@ -150,16 +153,16 @@ void sum_counts(Courier& courier, std::span<std::uint32_t> counts) {
   for (int bit = 1; bit < even; bit *= 2) {
     send(me ^ bit);
     receive(me ^ bit);
-    courier.flush();
+    channel.flush();
     add();
   }
   if (me < extra) send(me + even);
-  courier.flush();
+  channel.flush();
 }
 
-std::vector<std::uint32_t> gather_words(Courier& courier,
+std::vector<std::uint32_t> gather_words(MessageChannel& channel,
                                         std::span<const std::uint32_t> mine) {
-  const auto ranks = at(courier.size());
+  const auto ranks = at(channel.size());
   const std::size_t width = mine.size();
   // Held in Bruck's order: block i is that of the i-th rank to the right.
   std::vector<std::uint32_t> held(mine.begin(), mine.end());
@@ -168,19 +171,19 @@ std::vector<std::uint32_t> gather_words(Courier& courier,
   Message in;
   for (std::size_t gap = 1; gap < ranks; gap *= 2) {
     const std::size_t words = std::min(gap, ranks - gap) * width;
-    const int to = courier.neighbour(-static_cast<int>(gap));
-    const int from = courier.neighbour(static_cast<int>(gap));
-    courier.start_receive(from, in, Courier::words_limit(words));
-    courier.code_words(std::span(held).first(words), to, out);
-    courier.start_send(to, out);
-    courier.finish_receive(from);
-    courier.read_words(in, from, courier.rank(),
+    const int to = channel.neighbour(-static_cast<int>(gap));
+    const int from = channel.neighbour(static_cast<int>(gap));
+    channel.start_receive(from, in, MessageChannel::words_limit(words));
+    channel.code_words(std::span(held).first(words), to, out);
+    channel.start_send(to, out);
+    channel.finish_receive(from);
+    channel.read_words(in, from, channel.rank(),
                        std::span(held).subspan(gap * width, words));
-    courier.flush();
+    channel.flush();
   }
   std::rotate(
       held.begin(),
-      held.begin() + static_cast<std::ptrdiff_t>((ranks - at(courier.rank())) * width),
+      held.begin() + static_cast<std::ptrdiff_t>((ranks - at(channel.rank())) * width),
       held.end());
   return held;
 }
@@ -195,13 +198,13 @@ void add_up(std::vector<Sparse>& blocks, Sparse& sum) {
 }
 
 void settle(std::span<const std::uint32_t> index, std::span<const float> error,
-            std::span<float> acc) {
-  if (error.empty()) return core::erase(index, acc);
+            std::span<float> residual) {
+  if (error.empty()) return core::erase(index, residual);
   if (error.size() != index.size())
     throw ContractError("There are " + std::to_string(error.size()) +
                         " rounding errors for " + std::to_string(index.size()) +
                         " positions.");
-  for (std::size_t i = 0; i < index.size(); ++i) acc[index[i]] = error[i];
+  for (std::size_t i = 0; i < index.size(); ++i) residual[index[i]] = error[i];
 }
 
 // Without a way out, so that it can be done eight at a time.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The vocabulary that collectives are written in. A step has one shape: select, exchange,
-// then, once everyone is known to be well, settle the debt and write the sum. Nothing is
-// taken out of the debt before the exchange is through, so a step that fails loses
+// then, once everyone is known to be well, settle the residual and write the sum. Nothing is
+// taken out of the residual before the exchange is through, so a step that fails loses
 // nothing.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/courier.h"
+#include "collectives/message_channel.h"
 #include "topknot/collective.h"
 #include "topknot/sparse.h"
 
@@ -34,18 +34,18 @@ class Allgather {
   /// blocks[r] becomes what rank r had in `mine`, all of it in regions[r] and at most
   /// `most` pairs, as the other ranks read it: where values are rounded, this rank's own
   /// too, and error[i] is what that took off mine.value[i].
-  void run(Courier& courier, SparseView mine, std::span<const Region> regions,
+  void run(MessageChannel& channel, SparseView mine, std::span<const Region> regions,
            std::uint64_t most, std::vector<Sparse>& blocks, std::vector<float>& error,
            Route route = Route::direct);
 
   /// The same for a message that this rank has coded for everyone by itself; it is used
   /// up.
-  void run_coded(Courier& courier, Message& mine, std::span<const Region> regions,
+  void run_coded(MessageChannel& channel, Message& mine, std::span<const Region> regions,
                  std::uint64_t most, std::vector<Sparse>& blocks,
                  Route route = Route::direct);
 
   /// The same for positions alone.
-  void run_positions(Courier& courier, std::span<const std::uint32_t> mine,
+  void run_positions(MessageChannel& channel, std::span<const std::uint32_t> mine,
                      std::span<const Region> regions, std::uint64_t most,
                      std::vector<std::vector<std::uint32_t>>& blocks,
                      Route route = Route::direct);
@@ -53,13 +53,15 @@ class Allgather {
   /// The same for a dense vector that lies in pieces: on entry x[regions[r]] is right at
   /// rank r; on return all of it is, everywhere, as the other ranks read it. error[i] is
   /// what rounding took off this rank's piece.
-  void run_dense(Courier& courier, std::span<const Region> regions, std::span<float> x,
-                 std::vector<float>& error, Route route = Route::direct);
+  void run_dense(MessageChannel& channel, std::span<const Region> regions,
+                 std::span<float> x, std::vector<float>& error,
+                 Route route = Route::direct);
 
  private:
-  void pass_round(Courier& courier, std::span<const std::size_t> limits, Route route);
-  void ring(Courier& courier, std::span<const std::size_t> limits);
-  void bruck(Courier& courier, std::span<const std::size_t> limits);
+  void pass_round(MessageChannel& channel, std::span<const std::size_t> limits,
+                  Route route);
+  void ring(MessageChannel& channel, std::span<const std::size_t> limits);
+  void bruck(MessageChannel& channel, std::span<const std::size_t> limits);
 
   std::vector<Message> messages_;  // by rank of origin; kept to spare the allocations
   std::vector<std::size_t> limits_;
@@ -75,14 +77,14 @@ class Allgather {
 /// errors[j] is empty where nothing was rounded.
 class Exchange {
  public:
-  void run(Courier& courier, std::span<const SparseView> parts,
+  void run(MessageChannel& channel, std::span<const SparseView> parts,
            std::span<const Region> regions, std::uint64_t most,
            std::vector<Sparse>& blocks, std::vector<std::vector<float>>& errors,
            Route route = Route::direct);
 
  private:
-  void rotate(Courier& courier, std::size_t limit);
-  void bruck(Courier& courier, std::size_t limit);
+  void rotate(MessageChannel& channel, std::size_t limit);
+  void bruck(MessageChannel& channel, std::size_t limit);
 
   std::vector<Message> sent_;      // by rank of the receiver
   std::vector<Message> received_;  // by rank of the sender
@@ -97,7 +99,7 @@ class Exchange {
 /// left in `error`, as long as `x`; empty where nothing was rounded.
 class RankOrderSum {
  public:
-  void run(Courier& courier, std::span<float> x, std::vector<float>& error);
+  void run(MessageChannel& channel, std::span<float> x, std::vector<float>& error);
 
  private:
   Allgather allgather_;
@@ -111,37 +113,37 @@ class RankOrderSum {
 /// `pairs` of rank `root` reach every rank down a binomial tree, as everyone reads them.
 class Broadcast {
  public:
-  void run(Courier& courier, int root, Region region, std::uint64_t most, Sparse& pairs,
-           std::vector<float>& error);
+  void run(MessageChannel& channel, int root, Region region, std::uint64_t most,
+           Sparse& pairs, std::vector<float>& error);
   /// The same for positions alone.
-  void run_positions(Courier& courier, int root, Region region, std::uint64_t most,
+  void run_positions(MessageChannel& channel, int root, Region region, std::uint64_t most,
                      std::vector<std::uint32_t>& index);
   /// The same for plain words, as many on every rank.
-  void run_words(Courier& courier, int root, std::span<std::uint32_t> words);
+  void run_words(MessageChannel& channel, int root, std::span<std::uint32_t> words);
 
  private:
-  void pass_down(Courier& courier, int root, std::size_t limit);
+  void pass_down(MessageChannel& channel, int root, std::size_t limit);
 
   Message message_;
 };
 
 /// counts[i] becomes its sum over the ranks, everywhere: recursive doubling,
 /// ceil(log2 P) messages of all the counts and two more where P is not a power of two.
-void sum_counts(Courier& courier, std::span<std::uint32_t> counts);
+void sum_counts(MessageChannel& channel, std::span<std::uint32_t> counts);
 
 /// Every rank gets every rank's `mine`, all equally long, one after another in rank
 /// order, in ceil(log2 P) messages.
-std::vector<std::uint32_t> gather_words(Courier& courier,
+std::vector<std::uint32_t> gather_words(MessageChannel& channel,
                                         std::span<const std::uint32_t> mine);
 
 /// Swaps into `sum` the sum of all blocks: neighbours are merged, then neighbouring
 /// results, a fixed tree over the ranks. The blocks are used up.
 void add_up(std::vector<Sparse>& blocks, Sparse& sum);
 
-/// Takes out of the debt what was sent: acc[index[i]] becomes error[i], or 0 when `error`
+/// Takes out of the residual what was sent: residual[index[i]] becomes error[i], or 0 when `error`
 /// is empty.
 void settle(std::span<const std::uint32_t> index, std::span<const float> error,
-            std::span<float> acc);
+            std::span<float> residual);
 
 bool all_finite(std::span<const float> x);
 

@@ -2,7 +2,7 @@
 //
 // spardl: blocks merged in log P rounds, each cut to its share of k, and gathered.
 //
-//   select    candidates of the debt, about k, and cut them into a block for each rank
+//   select    candidates of the residual, about k, and cut them into a block for each rank
 //   scatter   in ceil(log2 P) rounds every block travels to its owner; who passes it on
 //             adds its own share first and keeps the kb largest
 //   across    teams, where there are some, do the same again, block by block
@@ -65,7 +65,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/custody.h"
+#include "collectives/dropped_values.h"
 #include "collectives/packet.h"
 #include "collectives/primitives.h"
 #include "collectives/team.h"
@@ -111,8 +111,8 @@ class Giving {
 
 class SparDL final : public Collective {
  public:
-  SparDL(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "spardl", params), pick_(pick) {
+  SparDL(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "spardl", params), compressor_(compressor) {
     const auto teams = static_cast<int>(params.integer(
         "teams", 1, 1, 1 << 16, "teams of ranks that scatter and gather by themselves"));
     const std::string across = params.choice(
@@ -122,19 +122,19 @@ class SparDL final : public Collective {
     form_teams(teams, across);
   }
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    custody_.clear();
-    cut_into_blocks(acc.size(), k);
-    select(acc, grad, k);
-    scatter(acc);
+    channel_.begin(residual.size(), k);
+    dropped_.clear();
+    cut_into_blocks(residual.size(), k);
+    select(residual, grad, k);
+    scatter(residual);
     sum_across_teams();
     gather();
-    if (!courier_.finite()) return courier_.undo(acc, grad);
+    if (!channel_.finite()) return channel_.undo(residual, grad);
     Reduced reduced = write(grad, sum);
-    settle_debt(acc);
-    reduced.paid = paid_;
+    settle_residual(residual);
+    reduced.settled = settled_;
     return reduced;
   }
 
@@ -142,7 +142,7 @@ class SparDL final : public Collective {
 
  private:
   void form_teams(int teams, const std::string& across) {
-    const int ranks = courier_.size();
+    const int ranks = channel_.size();
     const bool even = std::has_single_bit(static_cast<unsigned>(teams));
     if (across == "r" && !even)
       throw ConfigError("spardl: sag=r needs a power of two of teams, not " +
@@ -158,8 +158,8 @@ class SparDL final : public Collective {
     }
     doubling_ = even && across != "b";
     const int members = ranks / teams;
-    const int place = courier_.rank() % members;
-    const int team = courier_.rank() / members;
+    const int place = channel_.rank() % members;
+    const int team = channel_.rank() / members;
     inside_ = {.first = team * members, .stride = 1, .size = members, .place = place};
     across_ = {.first = place, .stride = members, .size = teams, .place = team};
     for (auto* by_block : {&held_, &blocks_}) by_block->resize(at(members));
@@ -177,12 +177,13 @@ class SparDL final : public Collective {
     }
   }
 
-  void select(std::span<float> acc, std::span<float> grad, std::size_t k) {
+  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
     const double blocks = inside_.size;
     const double more =
         blocks > 1 ? 2 * std::ceil(std::sqrt(static_cast<double>(k) * blocks)) : 0;
-    const std::size_t wanted = std::min(k + static_cast<std::size_t>(more), acc.size());
-    courier_.select(pick_, acc, grad, wanted, selected_);
+    const std::size_t wanted =
+        std::min(k + static_cast<std::size_t>(more), residual.size());
+    channel_.select(compressor_, residual, grad, wanted, selected_);
     core::split(selected_.index, cuts_, at_cut_);
     for (std::size_t block = 0; block < held_.size(); ++block) {
       held_[block].clear();
@@ -193,15 +194,15 @@ class SparDL final : public Collective {
 
   // ---- Spar-Reduce-Scatter
 
-  void scatter(std::span<const float> acc) {
-    courier_.enter("scatter");
+  void scatter(std::span<const float> residual) {
+    channel_.enter("scatter");
     const auto others = static_cast<unsigned>(inside_.size - 1);
     for (int gap = static_cast<int>(std::bit_floor(others)); gap > 0; gap /= 2)
-      scatter_round(acc, gap);
+      scatter_round(residual, gap);
     cut(at(inside_.place));
   }
 
-  void scatter_round(std::span<const float> acc, int gap) {
+  void scatter_round(std::span<const float> residual, int gap) {
     const int count = std::min(gap, inside_.size - gap);
     const int to = inside_.rank(inside_.member(gap));
     const int from = inside_.rank(inside_.member(-gap));
@@ -212,61 +213,61 @@ class SparDL final : public Collective {
     for (int i = 0; i < count; ++i) {
       outgoing_.push_back(&out_[at(i)]);
       incoming_.push_back(&in_[at(i)]);
-      limit += courier_.limit(quota_, regions_[at(inside_.member(i))].size());
+      limit += channel_.limit(quota_, regions_[at(inside_.member(i))].size());
     }
-    courier_.start_receive(from, packed_, packet_limit(at(count), limit));
+    channel_.start_receive(from, packed_, packet_limit(at(count), limit));
     for (int i = 0; i < count; ++i) {
       const std::size_t block = at(inside_.member(gap + i));
       cut(block);
-      courier_.code(held_[block], regions_[block], to, out_[at(i)], error_);
-      custody_.keep_error(held_[block].index, error_);
+      channel_.code(held_[block], regions_[block], to, out_[at(i)], error_);
+      dropped_.keep_error(held_[block].index, error_);
     }
     pack(outgoing_, pack_);
-    courier_.start_send(to, pack_);
-    courier_.finish_receive(from);
-    unpack(courier_, packed_, from, incoming_);
+    channel_.start_send(to, pack_);
+    channel_.finish_receive(from);
+    unpack(channel_, packed_, from, incoming_);
     for (int i = 0; i < count; ++i) {
       const std::size_t block = at(inside_.member(i));
-      courier_.read(in_[at(i)], from, courier_.rank(), regions_[block], quota_, theirs_);
-      merge(acc, block);
+      channel_.read(in_[at(i)], from, channel_.rank(), regions_[block], quota_, theirs_);
+      merge(residual, block);
     }
-    courier_.flush();
+    channel_.flush();
   }
 
   // Adds what came in, and this rank's share at positions that are new here.
-  void merge(std::span<const float> acc, std::size_t block) {
+  void merge(std::span<const float> residual, std::size_t block) {
     Sparse& held = held_[block];
     share_.clear();
     std::set_difference(theirs_.index.begin(), theirs_.index.end(), held.index.begin(),
                         held.index.end(), std::back_inserter(share_.index));
     share_.value.resize(share_.index.size());
-    core::gather(acc, share_.index, share_.value);
+    core::gather(residual, share_.index, share_.value);
     core::add(held, share_, merged_);
     core::add(merged_, theirs_, held);
-    report_overflow(courier_, held);
+    report_overflow(channel_, held);
   }
 
   // Before a block leaves, and in the end for the own one.
   void cut(std::size_t block) {
     joined_[block] = held_[block].index;
-    custody_.cut(held_[block], quota_);
+    dropped_.cut(held_[block], quota_);
   }
 
   // ---- Spar-All-Gather
 
   void sum_across_teams() {
     if (across_.size == 1) return;
-    courier_.enter("across teams");
+    channel_.enter("across teams");
     Sparse& own = held_[at(inside_.place)];
     const Region region = regions_[at(inside_.place)];
     if (doubling_)
-      return butterfly_.run(courier_, across_, region, quota_, own, custody_);
-    custody_.cut(own, giving_.amount(quota_, across_.size));
+      return butterfly_.run(channel_, across_, region, quota_, own, dropped_);
+    dropped_.cut(own, giving_.amount(quota_, across_.size));
     same_region_.assign(at(across_.size), region);
-    team_gather_.run(courier_, across_, own, same_region_, quota_, gifts_, error_);
-    custody_.keep_error(own.index, error_);
+    team_gather_.run(channel_, across_, own, same_region_, quota_, gifts_, error_);
+    dropped_.keep_error(own.index, error_);
     add_up(gifts_, own);
-    report_overflow(courier_, own);
+    report_overflow(channel_, own);
     giving_.correct(own.size(), quota_);
     // What falls out here is not in the sum, so everyone still owes its own share of it.
     core::keep_largest(own, quota_);
@@ -274,10 +275,10 @@ class SparDL final : public Collective {
 
   // The ranks of other teams that own the same block hold the same, and round it alike.
   void gather() {
-    courier_.enter("gather");
+    channel_.enter("gather");
     const Sparse& own = held_[at(inside_.place)];
-    team_gather_.run(courier_, inside_, own, regions_, quota_, blocks_, error_);
-    if (across_.place == 0) custody_.keep_error(own.index, error_);
+    team_gather_.run(channel_, inside_, own, regions_, quota_, blocks_, error_);
+    if (across_.place == 0) dropped_.keep_error(own.index, error_);
   }
 
   // ---- the end of a step
@@ -285,20 +286,20 @@ class SparDL final : public Collective {
   Reduced write(std::span<const float> grad, std::span<float> sum) {
     write_disjoint(blocks_, grad, sum, index_,
                    [](int, std::uint32_t position) { return position; });
-    return {.count = index_.size(), .index = index_, .paid = {}};
+    return {.count = index_.size(), .index = index_, .settled = {}};
   }
 
-  void settle_debt(std::span<float> acc) {
+  void settle_residual(std::span<float> residual) {
     for (std::size_t block = 1; block < joined_.size(); ++block)
       joined_[0].insert(joined_[0].end(), joined_[block].begin(), joined_[block].end());
-    core::intersect(joined_[0], index_, paid_);
-    core::erase(paid_, acc);
-    custody_.restrict_to(index_);
-    custody_.settle(acc, paid_);
+    core::intersect(joined_[0], index_, settled_);
+    core::erase(settled_, residual);
+    dropped_.restrict_to(index_);
+    dropped_.settle(residual, settled_);
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   Team inside_;    // my team; member j owns block j
   Team across_;    // who owns the same block in the other teams
   bool doubling_;  // how teams are summed up
@@ -306,14 +307,15 @@ class SparDL final : public Collective {
 
   TeamGather team_gather_;
   Butterfly butterfly_;
-  Custody custody_;
+  DroppedValues dropped_;
   std::size_t quota_ = 0;            // the most pairs that a block is sent with
   std::vector<std::uint64_t> cuts_;  // between the blocks
   std::vector<Region> regions_;      // the same
   Sparse selected_;
-  std::vector<std::size_t> at_cut_;                 // where the cuts are in selected_
-  std::vector<Sparse> held_;                        // by block, as far as merged
-  std::vector<std::vector<std::uint32_t>> joined_;  // where my debt is in it, by block
+  std::vector<std::size_t> at_cut_;  // where the cuts are in selected_
+  std::vector<Sparse> held_;         // by block, as far as merged
+  std::vector<std::vector<std::uint32_t>>
+      joined_;  // where my residual is in it, by block
   Sparse theirs_;
   Sparse share_;
   Sparse merged_;
@@ -328,14 +330,14 @@ class SparDL final : public Collective {
   std::vector<Sparse> gifts_;         // of my block, by team
   std::vector<Sparse> blocks_;        // the sum, by block
   std::vector<std::uint32_t> index_;  // of the sum; increases
-  std::vector<std::uint32_t> paid_;
+  std::vector<std::uint32_t> settled_;
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> spardl(Transport& link, Compressor& pick, const Layout&,
+std::unique_ptr<Collective> spardl(Transport& link, Compressor& compressor, const Layout&,
                                    Params& params) {
-  return std::make_unique<SparDL>(link, pick, params);
+  return std::make_unique<SparDL>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

@@ -2,11 +2,11 @@
 //
 // ssar: the exact sum of all selections, by recursive doubling. For small messages.
 //
-//   select   about k coordinates of the debt
+//   select   about k coordinates of the residual
 //   fold     the ranks above the largest power of two hand theirs to one below
 //   double   log2 P times: swap what is held with the rank across, and add
 //   return   what came of it to the ranks that had folded
-//   settle   take what was sent out of the debt, and write the sum
+//   settle   take what was sent out of the residual, and write the sum
 //
 // Both sides of a swap add the same two sets, and a + b is b + a to the last bit, so both
 // hold the same; after i rounds that is true of all 2^i ranks that have been in contact.
@@ -50,83 +50,83 @@ namespace {
 
 class Ssar final : public Collective {
  public:
-  Ssar(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "ssar", params),
-        pick_(pick),
+  Ssar(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "ssar", params),
+        compressor_(compressor),
         even_(static_cast<int>(std::bit_floor(static_cast<unsigned>(link.size())))),
         extra_(link.size() - even_) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    courier_.select(pick_, acc, grad, k, mine_);
+    channel_.begin(residual.size(), k);
+    channel_.select(compressor_, residual, grad, k, mine_);
     held_ = mine_;
-    region_ = {0, acc.size()};
+    region_ = {0, residual.size()};
     owed_.clear();
     fold();
     double_up();
     give_back();
-    if (!courier_.finite()) return courier_.undo(acc, grad);
-    settle_debt(acc);
+    if (!channel_.finite()) return channel_.undo(residual, grad);
+    settle_residual(residual);
     return write(grad, sum);
   }
 
  private:
-  bool folds() const { return courier_.rank() >= even_; }
-  bool has_folded() const { return courier_.rank() < extra_; }
-  int across() const { return courier_.rank() ^ even_; }  // for those two
+  bool folds() const { return channel_.rank() >= even_; }
+  bool has_folded() const { return channel_.rank() < extra_; }
+  int across() const { return channel_.rank() ^ even_; }  // for those two
 
   void fold() {
-    courier_.enter("fold");
+    channel_.enter("fold");
     if (folds()) {
       code_held(across(), /*owing=*/true);
-      courier_.start_send(across(), sent_);
-      courier_.flush();
+      channel_.start_send(across(), sent_);
+      channel_.flush();
     } else if (has_folded()) {
-      receive(across(), courier_.rank(), theirs_);
+      receive(across(), channel_.rank(), theirs_);
       add_theirs();
     }
   }
 
   void double_up() {
-    courier_.enter("double");
+    channel_.enter("double");
     if (folds()) return;
     for (int bit = 1; bit < even_; bit *= 2) {
-      const int peer = courier_.rank() ^ bit;
-      const bool lowest = courier_.rank() % bit == 0;
+      const int peer = channel_.rank() ^ bit;
+      const bool lowest = channel_.rank() % bit == 0;
       code_held(peer, /*owing=*/lowest);
-      courier_.start_send(peer, sent_);
-      receive(peer, courier_.rank(), theirs_);
-      courier_.flush();
+      channel_.start_send(peer, sent_);
+      receive(peer, channel_.rank(), theirs_);
+      channel_.flush();
       add_theirs();
     }
   }
 
   void give_back() {
-    courier_.enter("return");
+    channel_.enter("return");
     if (extra_ == 0) return;
-    if (folds()) return receive(across(), Courier::kEveryone, held_);
-    code_held(Courier::kEveryone, /*owing=*/courier_.rank() == 0);
-    if (has_folded()) courier_.start_send(across(), sent_);
-    courier_.flush();
+    if (folds()) return receive(across(), MessageChannel::kEveryone, held_);
+    code_held(MessageChannel::kEveryone, /*owing=*/channel_.rank() == 0);
+    if (has_folded()) channel_.start_send(across(), sent_);
+    channel_.flush();
   }
 
   // Codes what is held and goes on with it as the reader will have it.
   void code_held(int to, bool owing) {
-    const bool dense = switch_.code(courier_, held_, region_, to, sent_, error_);
+    const bool dense = switch_.code(channel_, held_, region_, to, sent_, error_);
     if (owing && !error_.empty()) owed_.push_back({held_.index, error_});
-    if (dense || !error_.empty()) read(sent_, courier_.rank(), to, held_);
+    if (dense || !error_.empty()) read(sent_, channel_.rank(), to, held_);
   }
 
   void receive(int from, int to, Sparse& pairs) {
-    courier_.start_receive(from, received_,
-                           courier_.limit(region_.size(), region_.size()));
-    courier_.finish_receive(from);
+    channel_.start_receive(from, received_,
+                           channel_.limit(region_.size(), region_.size()));
+    channel_.finish_receive(from);
     read(received_, from, to, pairs);
   }
 
   void read(const Message& message, int from, int to, Sparse& pairs) {
-    courier_.read(message, from, to, region_, region_.size(), pairs);
+    channel_.read(message, from, to, region_, region_.size(), pairs);
     drop_filling(region_.size(), pairs);
   }
 
@@ -134,22 +134,22 @@ class Ssar final : public Collective {
   void add_theirs() {
     core::add(held_, theirs_, added_);
     std::swap(held_, added_);
-    if (!all_finite(held_.value)) courier_.report_sick();
+    if (!all_finite(held_.value)) channel_.report_nonfinite();
   }
 
-  void settle_debt(std::span<float> acc) const {
-    core::erase(mine_.index, acc);
-    for (const Sparse& error : owed_) core::scatter_add(error, acc);
+  void settle_residual(std::span<float> residual) const {
+    core::erase(mine_.index, residual);
+    for (const Sparse& error : owed_) core::scatter_add(error, residual);
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
     if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
     for (std::size_t i = 0; i < held_.size(); ++i) sum[held_.index[i]] = held_.value[i];
-    return {.count = held_.size(), .index = held_.index, .paid = mine_.index};
+    return {.count = held_.size(), .index = held_.index, .settled = mine_.index};
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   const int even_;   // the largest power of two that is not above P
   const int extra_;  // how many ranks are above it
 
@@ -167,9 +167,9 @@ class Ssar final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> ssar(Transport& link, Compressor& pick, const Layout&,
+std::unique_ptr<Collective> ssar(Transport& link, Compressor& compressor, const Layout&,
                                  Params& params) {
-  return std::make_unique<Ssar>(link, pick, params);
+  return std::make_unique<Ssar>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

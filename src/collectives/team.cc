@@ -10,13 +10,13 @@
 namespace topknot::collective {
 namespace {}  // namespace
 
-void report_overflow(Courier& courier, const Sparse& pairs) {
+void report_overflow(MessageChannel& channel, const Sparse& pairs) {
   if (!std::all_of(pairs.value.begin(), pairs.value.end(),
                    [](float value) { return std::isfinite(value); }))
-    courier.report_sick();
+    channel.report_nonfinite();
 }
 
-void TeamGather::run(Courier& courier, const Team& team, SparseView mine,
+void TeamGather::run(MessageChannel& channel, const Team& team, SparseView mine,
                      std::span<const Region> regions, std::uint64_t most,
                      std::vector<Sparse>& blocks, std::vector<float>& error) {
   blocks.resize(at(team.size));
@@ -27,17 +27,17 @@ void TeamGather::run(Courier& courier, const Team& team, SparseView mine,
     return;
   }
   messages_.resize(at(team.size));
-  courier.code(mine, regions[at(team.place)], Courier::kEveryone,
+  channel.code(mine, regions[at(team.place)], MessageChannel::kEveryone,
                messages_[at(team.place)], error);
-  pass_round(courier, team, regions, most);
+  pass_round(channel, team, regions, most);
   for (int origin = 0; origin < team.size; ++origin)
-    courier.read(messages_[at(origin)], team.rank(origin), Courier::kEveryone,
+    channel.read(messages_[at(origin)], team.rank(origin), MessageChannel::kEveryone,
                  regions[at(origin)], most, blocks[at(origin)]);
 }
 
 // After the round with `gap` this member holds the blocks of itself and of the 2*gap - 1
 // members to its right.
-void TeamGather::pass_round(Courier& courier, const Team& team,
+void TeamGather::pass_round(MessageChannel& channel, const Team& team,
                             std::span<const Region> regions, std::uint64_t most) {
   std::vector<const Message*> outgoing;
   std::vector<Message*> incoming;
@@ -50,37 +50,37 @@ void TeamGather::pass_round(Courier& courier, const Team& team,
       const int origin = team.member(gap + i);
       outgoing.push_back(&messages_[at(team.member(i))]);
       incoming.push_back(&messages_[at(origin)]);
-      limit += courier.limit(most, regions[at(origin)].size());
+      limit += channel.limit(most, regions[at(origin)].size());
     }
     const int from = team.rank(team.member(gap));
-    courier.start_receive(from, packed_, packet_limit(at(count), limit));
+    channel.start_receive(from, packed_, packet_limit(at(count), limit));
     pack(outgoing, pack_);
-    courier.start_send(team.rank(team.member(-gap)), pack_);
-    courier.finish_receive(from);
-    unpack(courier, packed_, from, incoming);
-    courier.flush();
+    channel.start_send(team.rank(team.member(-gap)), pack_);
+    channel.finish_receive(from);
+    unpack(channel, packed_, from, incoming);
+    channel.flush();
   }
 }
 
-void Butterfly::run(Courier& courier, const Team& team, Region region, std::size_t most,
-                    Sparse& held, Custody& custody) {
-  const std::size_t limit = courier.limit(most, region.size());
+void Butterfly::run(MessageChannel& channel, const Team& team, Region region,
+                    std::size_t most, Sparse& held, DroppedValues& dropped) {
+  const std::size_t limit = channel.limit(most, region.size());
   for (int bit = 1; bit < team.size; bit *= 2) {
     const int partner = team.rank(team.place ^ bit);
-    courier.start_receive(partner, in_, limit);
-    courier.code(held, region, partner, out_, error_);
-    courier.start_send(partner, out_);
-    if ((team.place & (bit - 1)) == 0) custody.keep_error(held.index, error_);
-    if (!error_.empty()) courier.read(out_, courier.rank(), partner, region, most, held);
-    courier.finish_receive(partner);
-    courier.read(in_, partner, courier.rank(), region, most, theirs_);
-    courier.flush();
+    channel.start_receive(partner, in_, limit);
+    channel.code(held, region, partner, out_, error_);
+    channel.start_send(partner, out_);
+    if ((team.place & (bit - 1)) == 0) dropped.keep_error(held.index, error_);
+    if (!error_.empty()) channel.read(out_, channel.rank(), partner, region, most, held);
+    channel.finish_receive(partner);
+    channel.read(in_, partner, channel.rank(), region, most, theirs_);
+    channel.flush();
 
     const bool lower = (team.place & bit) == 0;
     core::add(lower ? held : theirs_, lower ? theirs_ : held, merged_);
     std::swap(held, merged_);
-    report_overflow(courier, held);
-    custody.cut(held, most, /*keeper=*/(team.place & (2 * bit - 1)) == 0);
+    report_overflow(channel, held);
+    dropped.cut(held, most, /*keeper=*/(team.place & (2 * bit - 1)) == 0);
   }
 }
 

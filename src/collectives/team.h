@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "collectives/courier.h"
-#include "collectives/custody.h"
+#include "collectives/dropped_values.h"
+#include "collectives/message_channel.h"
 #include "topknot/sparse.h"
 
 namespace topknot::collective {
@@ -29,7 +29,7 @@ struct Team {
 };
 
 /// Reports to everyone when a value is not finite.
-void report_overflow(Courier& courier, const Sparse& pairs);
+void report_overflow(MessageChannel& channel, const Sparse& pairs);
 
 /// Every member gets every member's pairs, in ceil(log2 size) packets (Bruck): each sends
 /// size - 1 blocks in all.
@@ -38,13 +38,13 @@ class TeamGather {
   /// blocks[j] becomes what member j had in `mine`, all of it in regions[j] and at most
   /// `most` pairs, as the other members read it. error[i] is what rounding took off
   /// mine.value[i].
-  void run(Courier& courier, const Team& team, SparseView mine,
+  void run(MessageChannel& channel, const Team& team, SparseView mine,
            std::span<const Region> regions, std::uint64_t most,
            std::vector<Sparse>& blocks, std::vector<float>& error);
 
  private:
-  void pass_round(Courier& courier, const Team& team, std::span<const Region> regions,
-                  std::uint64_t most);
+  void pass_round(MessageChannel& channel, const Team& team,
+                  std::span<const Region> regions, std::uint64_t most);
 
   std::vector<Message> messages_;  // by member of origin
   Message pack_;
@@ -58,11 +58,11 @@ class TeamGather {
 /// After round i the 2^i members whose places agree but for the lowest i bits hold the
 /// same bits: each uses its own set as its partner reads it, and adds that of the lower
 /// place first. They round and drop alike, and the lowest of them alone keeps that in
-/// custody.
+/// dropped.
 class Butterfly {
  public:
-  void run(Courier& courier, const Team& team, Region region, std::size_t most,
-           Sparse& held, Custody& custody);
+  void run(MessageChannel& channel, const Team& team, Region region, std::size_t most,
+           Sparse& held, DroppedValues& dropped);
 
  private:
   Message out_;

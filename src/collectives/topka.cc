@@ -2,11 +2,11 @@
 //
 // topka: everyone sends what it selected to everyone.
 //
-//   select   about k coordinates of the debt
+//   select   about k coordinates of the residual
 //   share    all P selections, round a ring
 //   add      the selections, in rank order, so that every rank rounds alike
 //   reselect with reselect=1 only: the k largest of the sum, ties to the lower index
-//   settle   take what was sent, and kept, out of the debt
+//   settle   take what was sent, and kept, out of the residual
 //
 // Cost    (P-1) alpha + 2k(P-1) beta a rank, beta per 32-bit word, before coding. The
 //         volume grows with P, and so does the sum: up to kP coordinates. To be beaten.
@@ -34,63 +34,63 @@ namespace {
 
 class TopkA final : public Collective {
  public:
-  TopkA(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "topka", params),
-        pick_(pick),
+  TopkA(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "topka", params),
+        compressor_(compressor),
         reselect_(params.flag("reselect", false,
                               "keep the k largest of the sum and owe the rest")) {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    courier_.select(pick_, acc, grad, k, mine_);
-    share(acc.size());
-    if (courier_.finite() && reselect_) reselect(k);
-    if (!courier_.finite() || !writer_.add(blocks_, grad, sum))
-      return courier_.undo(acc, grad);
+    channel_.begin(residual.size(), k);
+    channel_.select(compressor_, residual, grad, k, mine_);
+    share(residual.size());
+    if (channel_.finite() && reselect_) reselect(k);
+    if (!channel_.finite() || !writer_.add(blocks_, grad, sum))
+      return channel_.undo(residual, grad);
     return {.count = writer_.index().size(),
             .index = writer_.index(),
-            .paid = reselect_ ? settle_kept(acc) : settle_all(acc)};
+            .settled = reselect_ ? settle_kept(residual) : settle_all(residual)};
   }
 
  private:
   void share(std::uint64_t n) {
-    courier_.enter("share");
-    whole_.assign(static_cast<std::size_t>(courier_.size()), Region{0, n});
-    allgather_.run(courier_, mine_, whole_, n, blocks_, error_);
+    channel_.enter("share");
+    whole_.assign(static_cast<std::size_t>(channel_.size()), Region{0, n});
+    allgather_.run(channel_, mine_, whole_, n, blocks_, error_);
   }
 
   // Leaves one block, the part of the sum that is kept. Everyone has the same blocks, so
   // everyone finds the same overflow.
   void reselect(std::size_t k) {
     add_up(blocks_, kept_);
-    if (!all_finite(kept_.value)) courier_.report_sick();
+    if (!all_finite(kept_.value)) channel_.report_nonfinite();
     core::keep_largest(kept_, k);
     blocks_.resize(1);
     std::swap(blocks_[0], kept_);
   }
 
-  std::span<const std::uint32_t> settle_all(std::span<float> acc) const {
-    settle(mine_.index, error_, acc);
+  std::span<const std::uint32_t> settle_all(std::span<float> residual) const {
+    settle(mine_.index, error_, residual);
     return mine_.index;
   }
 
-  std::span<const std::uint32_t> settle_kept(std::span<float> acc) {
+  std::span<const std::uint32_t> settle_kept(std::span<float> residual) {
     const std::vector<std::uint32_t>& kept = blocks_[0].index;
-    paid_.clear();
+    settled_.clear();
     std::size_t j = 0;
     for (std::size_t i = 0; i < mine_.size(); ++i) {
       while (j < kept.size() && kept[j] < mine_.index[i]) ++j;
       if (j == kept.size()) break;
       if (kept[j] != mine_.index[i]) continue;
-      paid_.push_back(kept[j]);
-      acc[kept[j]] = error_.empty() ? 0.0F : error_[i];
+      settled_.push_back(kept[j]);
+      residual[kept[j]] = error_.empty() ? 0.0F : error_[i];
     }
-    return paid_;
+    return settled_;
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   const bool reselect_;
   Allgather allgather_;
   SumWriter writer_;
@@ -99,14 +99,14 @@ class TopkA final : public Collective {
   std::vector<Region> whole_;   // everyone's selection may lie anywhere
   std::vector<Sparse> blocks_;  // by rank; when reselecting, then what is kept
   Sparse kept_;
-  std::vector<std::uint32_t> paid_;  // what is both mine and kept
+  std::vector<std::uint32_t> settled_;  // what is both mine and kept
 };
 
 }  // namespace
 
-std::unique_ptr<Collective> topka(Transport& link, Compressor& pick, const Layout&,
+std::unique_ptr<Collective> topka(Transport& link, Compressor& compressor, const Layout&,
                                   Params& params) {
-  return std::make_unique<TopkA>(link, pick, params);
+  return std::make_unique<TopkA>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

@@ -2,12 +2,12 @@
 //
 // topkdsa: the exact sum of all selections, by owners; what has filled up travels dense.
 //
-//   select   about k coordinates of the debt
+//   select   about k coordinates of the residual
 //   deal     them to their owners: P equal regions, or every P-th coordinate
 //   split    the parts, each rank with each, in turn
 //   reduce   each owner merges what it got, in a fixed order
 //   share    the sums, round a ring; each owner's as pairs or dense, whichever is shorter
-//   settle   take what was sent out of the debt, and write the sum
+//   settle   take what was sent out of the residual, and write the sum
 //
 // Ownership. Contiguous regions are the published ones. Gradients are skewed, a layer
 // here outweighs a layer there, so one owner may get nearly all of the pairs; with
@@ -33,7 +33,7 @@
 // Paper   Renggli et al., "SparCML: High-Performance Sparse Communication for Machine
 //         Learning", SC 2019 (SSAR and DSAR split-allgather); "TopkDSA" in Li and
 //         Hoefler, PPoPP 2022.
-// Departs - What is taken out of the debt is what was sent. The published code sends what
+// Departs - What is taken out of the residual is what was sent. The published code sends what
 //           exceeds the k-th magnitude and clears what reaches it: the k-th itself, and
 //           all its ties, are lost on every step.
 //         - The regions' remainder goes to the first n mod P of them, so any n and P fit;
@@ -100,63 +100,64 @@ class Ownership {
 
 class TopkDsa final : public Collective {
  public:
-  TopkDsa(Transport& link, Compressor& pick, Params& params)
-      : courier_(link, "topkdsa", params),
-        pick_(pick),
+  TopkDsa(Transport& link, Compressor& compressor, Params& params)
+      : channel_(link, "topkdsa", params),
+        compressor_(compressor),
         strided_(params.choice("owner", {"contiguous", "strided"},
                                "equal regions, or every P-th coordinate, which balances "
                                "skewed gradients") == "strided") {}
 
-  Reduced reduce(std::span<float> acc, std::span<float> grad, std::size_t k,
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
-    courier_.begin(acc.size(), k);
-    courier_.select(pick_, acc, grad, k, mine_);
-    const Ownership ownership(acc.size(), courier_.size(), strided_);
-    split(ownership, acc.size());
+    channel_.begin(residual.size(), k);
+    channel_.select(compressor_, residual, grad, k, mine_);
+    const Ownership ownership(residual.size(), channel_.size(), strided_);
+    split(ownership, residual.size());
     add_up(blocks_, held_);
-    share(acc.size());
-    if (!courier_.finite()) return courier_.undo(acc, grad);
-    settle_debt(ownership, acc);
+    share(residual.size());
+    if (!channel_.finite()) return channel_.undo(residual, grad);
+    settle_residual(ownership, residual);
     return write(ownership, grad, sum);
   }
 
  private:
   void split(const Ownership& ownership, std::uint64_t n) {
-    dealt_.resize(at(courier_.size()));
+    dealt_.resize(at(channel_.size()));
     ownership.deal(mine_, dealt_);
     parts_.assign(dealt_.begin(), dealt_.end());
     regions_.clear();
-    for (int owner = 0; owner < courier_.size(); ++owner)
+    for (int owner = 0; owner < channel_.size(); ++owner)
       regions_.push_back({0, ownership.size(owner)});
-    courier_.enter("split");
-    exchange_.run(courier_, parts_, regions_, n, blocks_, errors_);
+    channel_.enter("split");
+    exchange_.run(channel_, parts_, regions_, n, blocks_, errors_);
   }
 
   void share(std::uint64_t n) {
-    if (!all_finite(held_.value)) courier_.report_sick();
-    courier_.enter("share");
+    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.enter("share");
     sum_error_.clear();
-    if (courier_.size() == 1) {
+    if (channel_.size() == 1) {
       sums_.resize(1);
       sums_[0] = held_;
       return;
     }
-    switch_.code(courier_, held_, regions_[at(courier_.rank())], Courier::kEveryone,
-                 message_, sum_error_);
-    allgather_.run_coded(courier_, message_, regions_, n, sums_);
-    for (int owner = 0; owner < courier_.size(); ++owner)
+    switch_.code(channel_, held_, regions_[at(channel_.rank())],
+                 MessageChannel::kEveryone, message_, sum_error_);
+    allgather_.run_coded(channel_, message_, regions_, n, sums_);
+    for (int owner = 0; owner < channel_.size(); ++owner)
       drop_filling(regions_[at(owner)].size(), sums_[at(owner)]);
   }
 
-  void settle_debt(const Ownership& ownership, std::span<float> acc) const {
-    for (int owner = 0; owner < courier_.size(); ++owner) {
+  void settle_residual(const Ownership& ownership, std::span<float> residual) const {
+    for (int owner = 0; owner < channel_.size(); ++owner) {
       const Sparse& sent = dealt_[at(owner)];
       const std::vector<float>& error = errors_[at(owner)];
       for (std::size_t i = 0; i < sent.size(); ++i)
-        acc[ownership.outside(owner, sent.index[i])] = error.empty() ? 0.0F : error[i];
+        residual[ownership.outside(owner, sent.index[i])] =
+            error.empty() ? 0.0F : error[i];
     }
     for (std::size_t i = 0; i < sum_error_.size(); ++i)
-      acc[ownership.outside(courier_.rank(), held_.index[i])] += sum_error_[i];
+      residual[ownership.outside(channel_.rank(), held_.index[i])] += sum_error_[i];
   }
 
   // Every coordinate has one owner, so the owners' sums are the sum.
@@ -165,11 +166,11 @@ class TopkDsa final : public Collective {
     write_disjoint(sums_, grad, sum, index_, [&](int owner, std::uint32_t position) {
       return ownership.outside(owner, position);
     });
-    return {.count = index_.size(), .index = index_, .paid = mine_.index};
+    return {.count = index_.size(), .index = index_, .settled = mine_.index};
   }
 
-  Courier courier_;
-  Compressor& pick_;
+  MessageChannel channel_;
+  Compressor& compressor_;
   const bool strided_;
 
   Exchange exchange_;
@@ -190,9 +191,9 @@ class TopkDsa final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> topkdsa(Transport& link, Compressor& pick, const Layout&,
-                                    Params& params) {
-  return std::make_unique<TopkDsa>(link, pick, params);
+std::unique_ptr<Collective> topkdsa(Transport& link, Compressor& compressor,
+                                    const Layout&, Params& params) {
+  return std::make_unique<TopkDsa>(link, compressor, params);
 }
 
 }  // namespace topknot::collective

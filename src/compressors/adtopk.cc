@@ -19,7 +19,7 @@
 //          the others exactly min(k, n). Ties to the lower index. Note that the density of
 //          a step over rows is that of the rows: with D1 = 3 it is a third whatever k is,
 //          and with D1 = 128 and one in a hundred wanted, 1/128.
-// Cost     reads and writes acc and grad once; the rows are read again from the
+// Cost     reads and writes residual and grad once; the rows are read again from the
 //          cache. Rows longer than the cache, and those across a tensor with a huge rest,
 //          are slower.
 // Paper    Ming et al., "ADTopk: All-Dimension Top-k Compression for High-Performance
@@ -49,14 +49,14 @@ class AdTopK final : public Compressor {
                                 "take turns: rows on the even steps, global top-k on the "
                                 "odd; 0 is rows always")) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     // A step that is not finite counts too: another rank may not have noticed yet.
     const bool over_rows = !interleave_ || steps_ % 2 == 0;
     ++steps_;
-    if (!over_rows || acc.size() != rows_.size() || acc.empty())
-      return exact_.select(acc, grad, k, out);
-    return rows_.select(acc, grad, k, out, k == expected_k_ ? density_ : 0);
+    if (!over_rows || residual.size() != rows_.size() || residual.empty())
+      return exact_.select(residual, grad, k, out);
+    return rows_.select(residual, grad, k, out, k == expected_k_ ? density_ : 0);
   }
 
   void expect(std::size_t k, double density) override {

@@ -23,7 +23,7 @@
 // Promise  a step over rows gives what adtopk's does; every other between k/2 and 2k
 //          coordinates, exactly k on those of the warm-up and of the monitor. Ties to the
 //          lower index.
-// Cost     reads and writes acc and grad once, in nearly all steps.
+// Cost     reads and writes residual and grad once, in nearly all steps.
 // Paper    Ming et al., "ADTopk: All-Dimension Top-k Compression for High-Performance
 //          Data-Parallel DNN Training", HPDC 2024.
 // Departs  The published code cannot run. Repaired: magnitudes are compared, where it
@@ -62,16 +62,16 @@ class AdTopKThreshold final : public Compressor {
         tau_(params.integer("tau", 5, kShortestTau, kLongestTau,
                             "steps from one exact step to the next, at first")) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    k = std::min(k, acc.size());
+    k = std::min(k, residual.size());
     ++steps_;
     ++reused_;
     out.clear();
-    if (k == 0) return core::fold(acc, grad);
-    if (over_rows() && acc.size() == rows_.size())
-      return rows_.select(acc, grad, k, out, k == expected_k_ ? density_ : 0);
-    if (!list_.fold(acc, grad, k, out, [](std::span<const float>) {})) return false;
+    if (k == 0) return core::fold(residual, grad);
+    if (over_rows() && residual.size() == rows_.size())
+      return rows_.select(residual, grad, k, out, k == expected_k_ ? density_ : 0);
+    if (!list_.fold(residual, grad, k, out, [](std::span<const float>) {})) return false;
     if (!warming() && reused_ < tau_ &&
         core::within_twice(core::count_at_least(out.value, threshold_), k)) {
       list_.cut(threshold_, out);

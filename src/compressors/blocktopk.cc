@@ -12,7 +12,7 @@
 // Promise  the ceil(k / block) best blocks of this rank, ties to the lower one: fewer
 //          than k + block coordinates and, where the short last block is among them, more
 //          than k - block.
-// Cost     reads and writes acc and grad once, sums of magnitudes included,
+// Cost     reads and writes residual and grad once, sums of magnitudes included,
 //          which are taken while a stretch is in the cache; O(n / block + k) besides.
 // Paper    Sun et al., "Optimizing Network Performance for Distributed DNN Training on
 //          GPU Clusters: ImageNet/AlexNet Training in 1.5 Minutes", 2019 (coarse-grained
@@ -59,30 +59,30 @@ class BlockTopK final : public Compressor {
       : block_(static_cast<std::size_t>(params.integer(
             "block", 256, 1, 1 << 20, "coordinates that are kept or left together"))) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     out.clear();
-    if (!fold_and_weigh(acc, grad)) return false;
-    core::keep_largest(weights_, (std::min(k, acc.size()) + block_ - 1) / block_);
+    if (!fold_and_weigh(residual, grad)) return false;
+    core::keep_largest(weights_, (std::min(k, residual.size()) + block_ - 1) / block_);
     out.reserve(weights_.size() * block_);
     for (const std::uint32_t block : weights_.index) {
       const std::size_t begin = block * block_;
-      const std::size_t end = std::min(begin + block_, acc.size());
+      const std::size_t end = std::min(begin + block_, residual.size());
       for (std::size_t i = begin; i < end; ++i)
-        out.push_back(static_cast<std::uint32_t>(i), acc[i]);
+        out.push_back(static_cast<std::uint32_t>(i), residual[i]);
     }
     return true;
   }
 
  private:
-  bool fold_and_weigh(std::span<float> acc, std::span<float> grad) {
+  bool fold_and_weigh(std::span<float> residual, std::span<float> grad) {
     const std::size_t stretch = std::max<std::size_t>(kStretch / block_, 1) * block_;
     weights_.clear();
-    for (std::size_t first = 0; first < acc.size(); first += stretch) {
-      const std::size_t length = std::min(stretch, acc.size() - first);
-      const std::span<float> part = acc.subspan(first, length);
+    for (std::size_t first = 0; first < residual.size(); first += stretch) {
+      const std::size_t length = std::min(stretch, residual.size() - first);
+      const std::span<float> part = residual.subspan(first, length);
       if (!core::fold(part, grad.empty() ? grad : grad.subspan(first, length))) {
-        core::unfold(acc.first(first), grad.empty() ? grad : grad.first(first));
+        core::undo_fold(residual.first(first), grad.empty() ? grad : grad.first(first));
         return false;
       }
       for (std::size_t i = 0; i < length; i += block_)

@@ -12,7 +12,7 @@
 //
 // Promise  exactly min(k, n) coordinates: in every chunk its share, rounded down or up,
 //          exact within the chunk, ties to the lower index.
-// Cost     reads and writes acc and grad once; the choice among a chunk's few
+// Cost     reads and writes residual and grad once; the choice among a chunk's few
 //          largest besides.
 // Paper    Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo",
 //          2025.
@@ -47,21 +47,21 @@ class Chunked final : public Compressor {
             params.integer("chunk", 4096, 1, 1 << 24,
                            "coordinates among which the largest are chosen"))) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    const std::uint64_t n = acc.size();
+    const std::uint64_t n = residual.size();
     const std::uint64_t offset = golden(step_++, n);
-    k = std::min(k, acc.size());
+    k = std::min(k, residual.size());
     thresholds_.resize((n + chunk_ - 1) / chunk_);
     out.clear();
     std::uint64_t before = 0;  // the shares of the chunks so far
     for (std::size_t first = 0; first < n; first += chunk_) {
-      const std::size_t length = std::min(chunk_, acc.size() - first);
+      const std::size_t length = std::min(chunk_, residual.size() - first);
       const std::uint64_t until = ((first + length) * k + offset) / n;
-      if (!select_chunk(acc.subspan(first, length),
+      if (!select_chunk(residual.subspan(first, length),
                         grad.empty() ? grad : grad.subspan(first, length), until - before,
                         thresholds_[first / chunk_])) {
-        core::unfold(acc.first(first), grad.empty() ? grad : grad.first(first));
+        core::undo_fold(residual.first(first), grad.empty() ? grad : grad.first(first));
         out.clear();
         return false;
       }
@@ -78,14 +78,14 @@ class Chunked final : public Compressor {
  private:
   // Picks exactly `share` among what reaches a little less than the chunk's last
   // `threshold`; where that is too few, among all.
-  bool select_chunk(std::span<float> acc, std::span<float> grad, std::size_t share,
+  bool select_chunk(std::span<float> residual, std::span<float> grad, std::size_t share,
                     float& threshold) {
     picked_.clear();
-    if (share == 0) return core::fold(acc, grad);
-    if (!core::fold_and_select(acc, grad, (1 - slack_) * threshold, picked_))
+    if (share == 0) return core::fold(residual, grad);
+    if (!core::fold_and_select(residual, grad, (1 - slack_) * threshold, picked_))
       return false;
     const std::size_t seen = picked_.size();
-    if (seen < share && !core::fold_and_select(acc, {}, 0, picked_)) return false;
+    if (seen < share && !core::fold_and_select(residual, {}, 0, picked_)) return false;
     core::keep_largest(picked_, share);
     threshold = core::smallest_magnitude(picked_.value);
     adapt(seen, share);

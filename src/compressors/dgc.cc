@@ -2,7 +2,7 @@
 //
 // dgc: a threshold from a sample, then the k largest of what reaches it.
 //
-//   sample   one coordinate in a hundred or so of acc + grad, at a fixed stride from a
+//   sample   one coordinate in a hundred or so of residual + grad, at a fixed stride from a
 //            random start
 //   sweep    fold the gradient in and keep aside what reaches the sample's threshold
 //   choose   the k largest of these; when the sample misled us and fewer than 0.8 k came,
@@ -14,7 +14,7 @@
 //
 // Promise  at most k coordinates and at least 0.8 k (lower); exactly the k largest in
 //          nearly all steps, and always in a vector too short to be sampled.
-// Cost     reads and writes acc and grad once; touches a sixth of their cache
+// Cost     reads and writes residual and grad once; touches a sixth of their cache
 //          lines before that, for the sample; O(k) besides.
 // Paper    Lin et al., "Deep Gradient Compression", ICLR 2018. Momentum correction,
 //          factor masking and clipping are the memory of the same name.
@@ -61,15 +61,16 @@ class Dgc final : public Compressor {
         seed_(static_cast<std::uint64_t>(params.integer(
             "seed", 1, 0, INT64_MAX, "of the positions where samples begin"))) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     out.clear();
-    k = std::min(k, acc.size());
-    if (k == 0) return core::fold(acc, grad);
-    const float threshold = sampled_threshold(acc, grad, k);
-    if (!core::fold_and_select_at_most(acc, grad, threshold, k, k, out)) return false;
+    k = std::min(k, residual.size());
+    if (k == 0) return core::fold(residual, grad);
+    const float threshold = sampled_threshold(residual, grad, k);
+    if (!core::fold_and_select_at_most(residual, grad, threshold, k, k, out))
+      return false;
     if (static_cast<double>(out.size()) < lower_ * static_cast<double>(k))
-      return core::fold_and_select_at_most(acc, {}, 0, k, k, out);
+      return core::fold_and_select_at_most(residual, {}, 0, k, k, out);
     return true;
   }
 
@@ -86,17 +87,18 @@ class Dgc final : public Compressor {
     return stride < 9 ? 1 : (stride - 1) / 8 * 8 + 1;
   }
 
-  float sampled_threshold(std::span<const float> acc, std::span<const float> grad,
+  float sampled_threshold(std::span<const float> residual, std::span<const float> grad,
                           std::size_t k) {
-    const std::size_t stride = stride_for(acc.size(), k);
+    const std::size_t stride = stride_for(residual.size(), k);
     if (stride == 1) return 0;
     sample_.clear();
-    for (std::size_t i = core::Random(seed_, step_++).below(stride); i < acc.size();
+    for (std::size_t i = core::Random(seed_, step_++).below(stride); i < residual.size();
          i += stride)
-      sample_.push_back(core::magnitude_bits(grad.empty() ? acc[i] : acc[i] + grad[i]));
+      sample_.push_back(
+          core::magnitude_bits(grad.empty() ? residual[i] : residual[i] + grad[i]));
     const double share =
         std::ceil(static_cast<double>(sample_.size()) * static_cast<double>(k) /
-                  static_cast<double>(acc.size()));
+                  static_cast<double>(residual.size()));
     const auto rank = static_cast<std::size_t>(share + spare_ * std::sqrt(share));
     if (rank >= sample_.size()) return 0;
     const auto nth = sample_.begin() + static_cast<std::ptrdiff_t>(rank - 1);

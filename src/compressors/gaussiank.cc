@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gaussiank: a threshold from the mean and the deviation, as if the debt were normal.
+// gaussiank: a threshold from the mean and the deviation, as if the residual were normal.
 //
-//   estimate   the t that a share k/n of |x| would reach, were x normal with the debt's
+//   estimate   the t that a share k/n of |x| would reach, were x normal with the residual's
 //              mean and standard deviation; both tails count
 //   correct    up to five times: fewer than 2k/3 reach it, halve it; more than 4k/3,
 //              raise it by half; once it is known between two values, take their
 //              geometric mean
 //
-// Debts are not normal. A tail that is heavier makes the estimate too low, the debt's own
+// Residuals are not normal. A tail that is heavier makes the estimate too low, the residual's own
 // lack of large values (they have been sent) makes it too high, and the corrections do
 // the rest. They cost little here: they count among the largest few thousand, which the
 // sweep that sums up the moments has set aside (core/shortlist.h).
 //
 // Promise  between k/2 and 2k coordinates, on every step. Where the corrections end
 //          outside, exactly k, ties to the lower index.
-// Cost     reads and writes acc and grad once, in nearly all steps; two more
-//          reads of acc when the scale has changed much.
+// Cost     reads and writes residual and grad once, in nearly all steps; two more
+//          reads of residual when the scale has changed much.
 // Paper    Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep
 //          Learning", arXiv 1911.08772.
 // Departs  The published code looks at one tail of a two-sided estimate, which is wrong
@@ -42,17 +42,17 @@ class GaussianK final : public Compressor {
       : corrections_(params.integer("corrections", 5, 0, 32,
                                     "how often the threshold is corrected, at most")) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    k = std::min(k, acc.size());
+    k = std::min(k, residual.size());
     out.clear();
-    if (k == 0) return core::fold(acc, grad);
+    if (k == 0) return core::fold(residual, grad);
     core::Moments moments;
-    if (!list_.fold(acc, grad, k, out, [&](std::span<const float> block) {
+    if (!list_.fold(residual, grad, k, out, [&](std::span<const float> block) {
           core::add_to(moments, core::moments(block));
         }))
       return false;
-    const float threshold = correct(estimate(moments, acc.size(), k), k, out.value);
+    const float threshold = correct(estimate(moments, residual.size(), k), k, out.value);
     if (core::within_twice(core::count_at_least(out.value, threshold), k)) {
       list_.cut(threshold, out);
     } else {

@@ -12,7 +12,7 @@
 //
 // Promise  exactly min(k, n) coordinates; the same on all ranks that call with equal n
 //          and k and have called equally often.
-// Cost     reads and writes acc and grad once; O(k) for the choice.
+// Cost     reads and writes residual and grad once; O(k) for the choice.
 // Paper    Stich et al., "Sparsified SGD with Memory", NeurIPS 2018.
 // Departs  The published codes shuffle all n positions, re-seed the program's one random
 //          generator at every tensor, or draw another set on each rank. Nothing is scaled
@@ -35,15 +35,15 @@ class RandomK final : public Compressor {
       : seed_(static_cast<std::uint64_t>(params.integer(
             "seed", 1, 0, INT64_MAX, "the same on all ranks, or they differ"))) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     // A step counts whether it is finite or not: the other ranks cannot tell.
     const std::uint64_t key = core::random_bits(seed_, step_++);
     out.clear();
-    if (!core::fold(acc, grad)) return false;
-    draw(key, acc.size(), std::min(k, acc.size()), out.index);
+    if (!core::fold(residual, grad)) return false;
+    draw(key, residual.size(), std::min(k, residual.size()), out.index);
     out.value.resize(out.index.size());
-    core::gather(acc, out.index, out.value);
+    core::gather(residual, out.index, out.value);
     return true;
   }
 

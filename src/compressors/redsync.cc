@@ -11,8 +11,8 @@
 //             the sweep that folds; no step is needed.
 //
 // Promise  binary: between k and 2k coordinates; trimmed: exactly k. On every step.
-// Cost     reads and writes acc and grad once, in nearly all steps; two more
-//          reads of acc when the scale has changed much. The search counts among the
+// Cost     reads and writes residual and grad once, in nearly all steps; two more
+//          reads of residual when the scale has changed much. The search counts among the
 //          largest few thousand.
 // Paper    Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for
 //          Distributed Deep Learning Training System", JPDC 2019.
@@ -46,17 +46,17 @@ class RedSync final : public Compressor {
                           "search for a threshold that k to 2k reach, or take exactly "
                           "the k largest") == "trimmed") {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    k = std::min(k, acc.size());
+    k = std::min(k, residual.size());
     out.clear();
-    if (k == 0) return core::fold(acc, grad);
+    if (k == 0) return core::fold(residual, grad);
     core::Moments moments;
     const auto observe = [&](std::span<const float> block) {
       if (!trimmed_) core::add_to(moments, core::moments(block));
     };
-    if (!list_.fold(acc, grad, k, out, observe)) return false;
-    const double mean = moments.sum_magnitude / static_cast<double>(acc.size());
+    if (!list_.fold(residual, grad, k, out, observe)) return false;
+    const double mean = moments.sum_magnitude / static_cast<double>(residual.size());
     const auto threshold =
         trimmed_ ? std::nullopt : search(mean, moments.max_magnitude, k, out.value);
     if (threshold) {

@@ -6,7 +6,7 @@
 // one sweep takes all that reach it. After each of these the threshold is corrected by
 // how many came. This is the selection of Ok-Topk; the collective oktopk has the rest.
 //
-// The exact steps are 0, 1, 2, 4, 8, ... and then every tau_prime: at the start the debt
+// The exact steps are 0, 1, 2, 4, 8, ... and then every tau_prime: at the start the residual
 // grows from nothing, and a threshold that is right on one step is far too low on the
 // next. When k changes, as at the end of a warm-up, it starts again.
 //
@@ -17,7 +17,7 @@
 //          to the gradient: where the threshold would give more or fewer, the k largest
 //          are selected instead, and give the new threshold. With faithful=1 only the
 //          exact steps promise anything.
-// Cost     reads and writes acc and grad once; reads acc once more on a step on
+// Cost     reads and writes residual and grad once; reads residual once more on a step on
 //          which fewer than k/2 came, and on an exact step on which the k-th magnitude
 //          has fallen by more than a tenth.
 // Paper    Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning",
@@ -32,7 +32,7 @@
 //            up to five times by 3 %, each time with a pass over the vector; here among
 //            what was selected.
 //          - Ours (any) knows how fast the count falls with the threshold from how many
-//            of the selected are just above it: error feedback piles debts up there, so
+//            of the selected are just above it: error feedback piles residuals up there, so
 //            the fall is many times steeper than in the gradient, and constants that suit
 //            one density swing at another. Half of the error is corrected at once, and a
 //            tenth goes into the threshold's steady drift.
@@ -56,15 +56,15 @@ class Reuse final : public Compressor {
  public:
   explicit Reuse(Params& params) : reuse_(core::ThresholdReuse::read(params)) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     out.clear();
-    k = std::min(k, acc.size());
-    if (k == 0) return core::fold(acc, grad);
+    k = std::min(k, residual.size());
+    if (k == 0) return core::fold(residual, grad);
     if (k != k_) step_ = next_exact_ = 0;
     k_ = k;
     const bool exact = step_ >= next_exact_;
-    if (!sweep(exact, acc, grad, k, out)) return false;
+    if (!sweep(exact, residual, grad, k, out)) return false;
     if (exact) next_exact_ = step_ + (reuse_.faithful ? reuse_.tau_prime : period());
     ++step_;
     if (out.size() > k) cut(k, out);
@@ -86,16 +86,18 @@ class Reuse final : public Compressor {
   }
 
  private:
-  bool sweep(bool exact, std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool sweep(bool exact, std::span<float> residual, std::span<float> grad, std::size_t k,
              Sparse& out) {
     if (!exact && reuse_.faithful)
-      return core::fold_and_select(acc, grad, threshold_, out);
+      return core::fold_and_select(residual, grad, threshold_, out);
     const bool finite =
-        exact ? core::fold_and_select_at_most(acc, grad, kMargin * threshold_, k, k, out)
-              : core::fold_and_select_at_most(acc, grad, threshold_, k, 2 * k, out);
+        exact ? core::fold_and_select_at_most(residual, grad, kMargin * threshold_, k, k,
+                                              out)
+              : core::fold_and_select_at_most(residual, grad, threshold_, k, 2 * k, out);
     if (!finite) return false;
     const std::size_t fewest = exact ? k : (k + 1) / 2;
-    return out.size() >= fewest || core::fold_and_select_at_most(acc, {}, 0, k, k, out);
+    return out.size() >= fewest ||
+           core::fold_and_select_at_most(residual, {}, 0, k, k, out);
   }
 
   std::int64_t period() const {

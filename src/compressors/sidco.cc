@@ -17,9 +17,9 @@
 // Promise  between k/2 and 2k coordinates, on every step. Where the fit ends outside,
 //          exactly k, ties to the lower index. Adaptation brings it to 0.8 k .. 1.2 k
 //          where some number of stages does.
-// Cost     reads and writes acc and grad once; with two stages or more it also
+// Cost     reads and writes residual and grad once; with two stages or more it also
 //          copies a quarter of the magnitudes out and reads them again. Three more reads
-//          of acc when the scale has changed much. Memory for a third of the coordinates.
+//          of residual when the scale has changed much. Memory for a third of the coordinates.
 // Paper    Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based
 //          Gradient Compression Technique for Distributed Training Systems", MLSys 2021.
 // Departs  In the published code all tensors share one number of stages; a generalised
@@ -79,20 +79,20 @@ class Sidco final : public Compressor {
         fixed_(params.integer("stages", 0, 0, 32, "how many fits; 0 adapts the number")),
         stages_(std::max<std::int64_t>(fixed_, 1)) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    k = std::min(k, acc.size());
+    k = std::min(k, residual.size());
     out.clear();
-    if (k == 0) return core::fold(acc, grad);
+    if (k == 0) return core::fold(residual, grad);
     Seen seen;
     tail_.clear();
-    const double density = static_cast<double>(k) / static_cast<double>(acc.size());
+    const double density = static_cast<double>(k) / static_cast<double>(residual.size());
     const std::int64_t stages = density < kFirstShare ? stages_ : 1;
-    if (!list_.fold(acc, grad, k, out, [&](std::span<const float> block) {
+    if (!list_.fold(residual, grad, k, out, [&](std::span<const float> block) {
           look_at(block, stages > 1, seen);
         }))
       return false;
-    const float threshold = estimate(acc, seen, density, stages);
+    const float threshold = estimate(residual, seen, density, stages);
     const std::size_t count = core::count_at_least(out.value, threshold);
     if (fixed_ == 0) adapt(count, k, density);
     if (core::within_twice(count, k)) {
@@ -127,16 +127,16 @@ class Sidco final : public Compressor {
     if (tail) core::append_magnitudes(block, tail_floor_, tail_);
   }
 
-  float estimate(std::span<const float> acc, const Seen& seen, double density,
+  float estimate(std::span<const float> residual, const Seen& seen, double density,
                  std::int64_t stages) {
     float threshold = core::as_threshold(
-        first_stage(seen, acc.size(), stages == 1 ? density : kFirstShare));
+        first_stage(seen, residual.size(), stages == 1 ? density : kFirstShare));
     if (stages == 1) return threshold;
 
     const double q = std::pow(density / kFirstShare, 1 / static_cast<double>(stages - 1));
     if (threshold < tail_floor_) {  // the sweep has not listed all of the tail
       tail_.clear();
-      core::append_magnitudes(acc, threshold, tail_);
+      core::append_magnitudes(residual, threshold, tail_);
     }
     tail_floor_ = kTailMargin * threshold;
     for (std::int64_t stage = 2; stage <= stages; ++stage) {

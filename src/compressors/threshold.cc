@@ -4,11 +4,11 @@
 //
 // The simplest compressor, and the fastest: one sweep, no choice to make. The threshold
 // is given, or it is the k-th magnitude of the first step that has one. Gradients shrink
-// and debts grow while a model trains, so the count drifts away from k; the compressors
+// and residuals grow while a model trains, so the count drifts away from k; the compressors
 // that follow the gradient exist because of that.
 //
 // Promise  none on the count, but for the step that fixes the threshold, which gives k.
-// Cost     reads and writes acc and grad once.
+// Cost     reads and writes residual and grad once.
 // Paper    Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud
 //          Computing", Interspeech 2015.
 // Departs  There only a sign is sent of what reaches the threshold, as plus or minus the
@@ -31,11 +31,11 @@ class Threshold final : public Compressor {
             "value", 0, 0, std::numeric_limits<float>::max(),
             "the threshold; 0 takes the k-th magnitude of the first step"))) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    if (threshold_ > 0) return core::fold_and_select(acc, grad, threshold_, out);
+    if (threshold_ > 0) return core::fold_and_select(residual, grad, threshold_, out);
     core::ExactTopK exact;
-    const bool finite = exact.select(acc, grad, k, out);
+    const bool finite = exact.select(residual, grad, k, out);
     if (finite && !out.empty()) threshold_ = exact.threshold();
     return finite;
   }

@@ -4,13 +4,13 @@
 //
 // The idea every other compressor approximates. Usually it is the slow one: torch.topk
 // takes ten times as long as adding the gradient. Here it is one sweep (core/select.h):
-// the debt changes little from step to step, so everything above nine tenths or so of the
+// the residual changes little from step to step, so everything above nine tenths or so of the
 // last threshold is kept aside while the gradient is folded in, and the k largest are
 // chosen among these few. When the threshold fell by more than that, a second sweep makes
 // up for it.
 //
 // Promise  exactly min(k, n) coordinates, ties to the lower index, on every step.
-// Cost     reads and writes acc and grad once, in nearly all steps; O(k)
+// Cost     reads and writes residual and grad once, in nearly all steps; O(k)
 //          besides.
 // Paper    Aji and Heafield, "Sparse Communication for Distributed Gradient Descent",
 //          EMNLP 2017.
@@ -28,9 +28,9 @@ namespace {
 
 class TopK final : public Compressor {
  public:
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
-    return exact_.select(acc, grad, k, out);
+    return exact_.select(residual, grad, k, out);
   }
 
  private:

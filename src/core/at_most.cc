@@ -9,14 +9,16 @@
 
 namespace topknot::core {
 
-bool fold_and_select_at_most(std::span<float> acc, std::span<float> grad, float threshold,
-                             std::size_t k, std::size_t most, Sparse& out) {
+bool fold_and_select_at_most(std::span<float> residual, std::span<float> grad,
+                             float threshold, std::size_t k, std::size_t most,
+                             Sparse& out) {
   // Room to spare, so that cutting back to k is rare enough to cost nothing.
   const std::size_t room = std::max(4 * k, most + 65536);
   bool too_many = false;
   out.clear();
   const bool finite = sweep(
-      acc, grad, floor_of(threshold), [&](const BlockHits& hits, std::uint32_t floor) {
+      residual, grad, floor_of(threshold),
+      [&](const BlockHits& hits, std::uint32_t floor) {
         out.append(hits.view());
         if (out.size() <= room) return floor;
         too_many = true;

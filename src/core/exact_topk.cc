@@ -173,13 +173,13 @@ std::uint32_t keep(Sparse& pairs, std::size_t k) {
 
 // Folds, and replaces `out` with candidates: the k largest of all that reach `floor` are
 // among them. `seen` is how many reached it or the floors that followed.
-bool collect(std::span<float> acc, std::span<float> grad, std::size_t k,
+bool collect(std::span<float> residual, std::span<float> grad, std::size_t k,
              std::uint32_t floor, Sparse& out, std::size_t& seen) {
   const std::size_t most = std::max(4 * k, k + 65536);
   out.clear();
   seen = 0;
   const bool finite =
-      sweep(acc, grad, floor, [&](const BlockHits& hits, std::uint32_t current) {
+      sweep(residual, grad, floor, [&](const BlockHits& hits, std::uint32_t current) {
         out.append(hits.view());
         seen += hits.count;
         return out.size() <= most ? current : keep(out, k) + 1;
@@ -188,10 +188,10 @@ bool collect(std::span<float> acc, std::span<float> grad, std::size_t k,
   return finite;
 }
 
-// A floor that at least k coordinates of `acc` reach, and not many more.
-std::uint32_t sure_floor(std::span<const float> acc, std::size_t k) {
+// A floor that at least k coordinates of `residual` reach, and not many more.
+std::uint32_t sure_floor(std::span<const float> residual, std::size_t k) {
   Histogram bins = {};
-  add_to_histogram(acc, bins);
+  add_to_histogram(residual, bins);
   std::size_t bin = kHistogramBins;
   for (std::size_t reached = 0; reached < k;) reached += bins[--bin];
   return magnitude_bits(histogram_bin_floor(bin));
@@ -208,18 +208,19 @@ void keep_largest(Sparse& pairs, std::size_t k) {
   }
 }
 
-bool ExactTopK::select(std::span<float> acc, std::span<float> grad, std::size_t k,
+bool ExactTopK::select(std::span<float> residual, std::span<float> grad, std::size_t k,
                        Sparse& out) {
   out.clear();
-  k = std::min(k, acc.size());
-  if (k == 0) return fold(acc, grad);
+  k = std::min(k, residual.size());
+  if (k == 0) return fold(residual, grad);
 
   const float last = threshold_;
-  const float floor = k < acc.size() ? margin_ * last : 0.0F;
+  const float floor = k < residual.size() ? margin_ * last : 0.0F;
   std::size_t seen = 0;
-  if (!collect(acc, grad, k, floor_of(floor), out, seen)) return false;
+  if (!collect(residual, grad, k, floor_of(floor), out, seen)) return false;
   const bool missed = seen < k;
-  if (missed) collect(acc, {}, k, sure_floor(acc, k), out, seen);  // all finite by now
+  if (missed)
+    collect(residual, {}, k, sure_floor(residual, k), out, seen);  // all finite by now
   threshold_ = std::bit_cast<float>(keep(out, k));
 
   if (floor > 0 && threshold_ > 0) {

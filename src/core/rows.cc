@@ -53,7 +53,7 @@ std::uint64_t RowShare::of(std::uint64_t length) const {
 }
 
 Rows::Rows(const Layout& layout) : size_(layout.size()) {
-  for (const Tensor& tensor : layout.tensors) {
+  for (const TensorSlot& tensor : layout.tensors) {
     if (tensor.size() == 0) continue;
     if (tensor.shape.size() < 2) {
       grids_.push_back({tensor.offset, 1, tensor.size(), 1});
@@ -73,12 +73,12 @@ std::size_t Rows::count(std::size_t k, double density) const {
   return total;
 }
 
-bool Rows::select(std::span<float> acc, std::span<float> grad, std::size_t k, Sparse& out,
-                  double density) {
-  if (acc.size() != size_)
+bool Rows::select(std::span<float> residual, std::span<float> grad, std::size_t k,
+                  Sparse& out, double density) {
+  if (residual.size() != size_)
     throw ContractError("Rows of " + std::to_string(size_) +
                         " coordinates were asked for in a vector of " +
-                        std::to_string(acc.size()) + ".");
+                        std::to_string(residual.size()) + ".");
   const RowShare share = {k, size_, density};
   out.clear();
   folded_ = 0;
@@ -87,12 +87,12 @@ bool Rows::select(std::span<float> acc, std::span<float> grad, std::size_t k, Sp
     const std::uint64_t block = grid.length * grid.stride;
     for (std::uint64_t o = 0; o < grid.outer; ++o) {
       const std::uint64_t begin = grid.offset + o * block;
-      if (!fold_up_to(begin + block, acc, grad)) {
+      if (!fold_up_to(begin + block, residual, grad)) {
         out.clear();
         return false;
       }
       if (count == 0) continue;
-      const auto part = acc.subspan(begin, block);
+      const auto part = residual.subspan(begin, block);
       if (grid.stride == 1) {
         take_row(part, begin, count, grid, out);
       } else {
@@ -103,13 +103,14 @@ bool Rows::select(std::span<float> acc, std::span<float> grad, std::size_t k, Sp
   return true;
 }
 
-bool Rows::fold_up_to(std::uint64_t end, std::span<float> acc, std::span<float> grad) {
+bool Rows::fold_up_to(std::uint64_t end, std::span<float> residual,
+                      std::span<float> grad) {
   while (folded_ < end) {
     const std::uint64_t length = std::min<std::uint64_t>(kSweepBlock, size_ - folded_);
-    const std::uint64_t done = sweep_block(acc, grad, folded_, kInfinityBits, hits_);
+    const std::uint64_t done = sweep_block(residual, grad, folded_, kInfinityBits, hits_);
     folded_ += done;
     if (done == length) continue;
-    if (!grad.empty()) unfold(acc.first(folded_), grad.first(folded_));
+    if (!grad.empty()) undo_fold(residual.first(folded_), grad.first(folded_));
     return false;
   }
   return true;
@@ -117,7 +118,7 @@ bool Rows::fold_up_to(std::uint64_t end, std::span<float> acc, std::span<float> 
 
 void Rows::take_row(std::span<float> row, std::uint64_t offset, std::size_t count,
                     Grid& grid, Sparse& out) {
-  pick(row, count, grid);
+  compressor(row, count, grid);
   for (const std::uint32_t i : picked_)
     out.push_back(static_cast<std::uint32_t>(offset + i), row[i]);
 }
@@ -133,7 +134,7 @@ void Rows::take_block(std::span<float> block, std::uint64_t offset, std::size_t 
       for (std::uint64_t c = 0; c < width; ++c)
         columns_[c * grid.length + i] = block[i * grid.stride + first + c];
     for (std::uint64_t c = 0; c < width; ++c) {
-      pick(std::span(columns_).subspan(c * grid.length, grid.length), count, grid);
+      compressor(std::span(columns_).subspan(c * grid.length, grid.length), count, grid);
       for (const std::uint32_t i : picked_)
         places_.push_back(static_cast<std::uint32_t>(i * grid.stride + first + c));
     }
@@ -143,7 +144,7 @@ void Rows::take_block(std::span<float> block, std::uint64_t offset, std::size_t 
     out.push_back(static_cast<std::uint32_t>(offset + i), block[i]);
 }
 
-void Rows::pick(std::span<float> row, std::size_t count, Grid& grid) {
+void Rows::compressor(std::span<float> row, std::size_t count, Grid& grid) {
   picked_.clear();
   if (count == 1) {
     picked_.push_back(position_of_largest(row));

@@ -41,9 +41,9 @@ class Rows {
   /// How many coordinates select() gives: RowShare::of() each row.
   std::size_t count(std::size_t k, double density = 0) const;
 
-  /// As Compressor::select; `acc` is size() long. Ties go to the lower index.
-  [[nodiscard]] bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
-                            Sparse& out, double density = 0);
+  /// As Compressor::select; `residual` is size() long. Ties go to the lower index.
+  [[nodiscard]] bool select(std::span<float> residual, std::span<float> grad,
+                            std::size_t k, Sparse& out, double density = 0);
 
  private:
   struct Grid {
@@ -55,12 +55,12 @@ class Rows {
     float slack = 0.25F;  // candidates are what reaches (1 - slack) * level
   };
 
-  bool fold_up_to(std::uint64_t end, std::span<float> acc, std::span<float> grad);
+  bool fold_up_to(std::uint64_t end, std::span<float> residual, std::span<float> grad);
   void take_row(std::span<float> row, std::uint64_t offset, std::size_t count, Grid& grid,
                 Sparse& out);
   void take_block(std::span<float> block, std::uint64_t offset, std::size_t count,
                   Grid& grid, Sparse& out);
-  void pick(std::span<float> row, std::size_t count, Grid& grid);
+  void compressor(std::span<float> row, std::size_t count, Grid& grid);
   static void learn(float level, std::size_t count, std::size_t listed, Grid& grid);
   void list(std::span<float> row, float floor);
 

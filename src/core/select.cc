@@ -44,15 +44,15 @@ constexpr std::size_t kAhead = 512;  // how far to prefetch: half a page
 
 // The end of a block, and the stretch in which a sum is not finite: one by one.
 template <bool kFold>
-std::size_t sweep_singly(float* acc, float* grad, std::size_t begin, std::size_t end,
+std::size_t sweep_singly(float* residual, float* grad, std::size_t begin, std::size_t end,
                          std::uint32_t first, std::uint32_t floor, BlockHits& hits) {
   for (std::size_t i = begin; i < end; ++i) {
-    const float sum = kFold ? acc[i] + grad[i] : acc[i];
+    const float sum = kFold ? residual[i] + grad[i] : residual[i];
     const std::uint32_t bits = magnitude_bits(sum);
     if (bits >= kInfinityBits) return i;
     if (kFold) {
-      grad[i] = acc[i];
-      acc[i] = sum;
+      grad[i] = residual[i];
+      residual[i] = sum;
     }
     if (bits >= floor) {
       hits.index[hits.count] = first + static_cast<std::uint32_t>(i);
@@ -81,7 +81,7 @@ HWY_INLINE std::uint64_t bits_of(BitsTag d, Mask mask) {
 // the largest magnitude that does not. Returns how many were folded before the first
 // group with a sum that is not finite.
 template <bool kFold>
-HWY_INLINE std::size_t fold_word(float* acc, float* grad, BitsVec below,
+HWY_INLINE std::size_t fold_word(float* residual, float* grad, BitsVec below,
                                  std::uint64_t& word) {
   const FloatTag df;
   const BitsTag di;
@@ -89,10 +89,10 @@ HWY_INLINE std::size_t fold_word(float* acc, float* grad, BitsVec below,
   const BitsVec largest = hn::Set(di, static_cast<std::int32_t>(kInfinityBits - 1));
   word = 0;
   for (std::size_t j = 0; j < kWord; j += 4 * N) {
-    const FloatVec a0 = hn::LoadU(df, acc + j);
-    const FloatVec a1 = hn::LoadU(df, acc + j + N);
-    const FloatVec a2 = hn::LoadU(df, acc + j + 2 * N);
-    const FloatVec a3 = hn::LoadU(df, acc + j + 3 * N);
+    const FloatVec a0 = hn::LoadU(df, residual + j);
+    const FloatVec a1 = hn::LoadU(df, residual + j + N);
+    const FloatVec a2 = hn::LoadU(df, residual + j + 2 * N);
+    const FloatVec a3 = hn::LoadU(df, residual + j + 3 * N);
     const FloatVec s0 = sum_with<kFold>(df, a0, grad + j);
     const FloatVec s1 = sum_with<kFold>(df, a1, grad + j + N);
     const FloatVec s2 = sum_with<kFold>(df, a2, grad + j + 2 * N);
@@ -104,10 +104,10 @@ HWY_INLINE std::size_t fold_word(float* acc, float* grad, BitsVec below,
     const BitsVec max = hn::Max(hn::Max(b0, b1), hn::Max(b2, b3));
     if (HWY_UNLIKELY(!hn::AllFalse(di, hn::Gt(max, largest)))) return j;
     if (kFold) {
-      hn::StoreU(s0, df, acc + j);
-      hn::StoreU(s1, df, acc + j + N);
-      hn::StoreU(s2, df, acc + j + 2 * N);
-      hn::StoreU(s3, df, acc + j + 3 * N);
+      hn::StoreU(s0, df, residual + j);
+      hn::StoreU(s1, df, residual + j + N);
+      hn::StoreU(s2, df, residual + j + 2 * N);
+      hn::StoreU(s3, df, residual + j + 3 * N);
       hn::StoreU(a0, df, grad + j);
       hn::StoreU(a1, df, grad + j + N);
       hn::StoreU(a2, df, grad + j + 2 * N);
@@ -137,18 +137,18 @@ HWY_INLINE void append_positions(std::uint64_t word, std::uint32_t at, BlockHits
 }
 
 template <bool kFold>
-std::size_t sweep_words(float* acc, float* grad, std::size_t n, std::uint32_t first,
+std::size_t sweep_words(float* residual, float* grad, std::size_t n, std::uint32_t first,
                         std::uint32_t floor, BlockHits& hits) {
   const BitsVec below = hn::Set(BitsTag(), static_cast<std::int32_t>(floor) - 1);
   hits.count = 0;
   std::size_t i = 0;
   for (; i + kWord <= n; i += kWord) {
     for (std::size_t j = 0; j < kWord; j += kLine) {
-      hwy::Prefetch(acc + i + kAhead + j);
+      hwy::Prefetch(residual + i + kAhead + j);
       if (kFold) hwy::Prefetch(grad + i + kAhead + j);
     }
     std::uint64_t word;
-    const std::size_t folded = fold_word<kFold>(acc + i, grad + i, below, word);
+    const std::size_t folded = fold_word<kFold>(residual + i, grad + i, below, word);
     if (HWY_UNLIKELY(folded < kWord)) {
       i += folded;
       break;
@@ -156,19 +156,19 @@ std::size_t sweep_words(float* acc, float* grad, std::size_t n, std::uint32_t fi
     append_positions(word, first + static_cast<std::uint32_t>(i), hits);
   }
   for (std::size_t h = 0; h < hits.count; ++h) {
-    hits.value[h] = acc[hits.index[h] - first];
+    hits.value[h] = residual[hits.index[h] - first];
   }
-  return sweep_singly<kFold>(acc, grad, i, n, first, floor, hits);
+  return sweep_singly<kFold>(residual, grad, i, n, first, floor, hits);
 }
 
-std::size_t fold_block(float* acc, float* grad, std::size_t n, std::uint32_t first,
+std::size_t fold_block(float* residual, float* grad, std::size_t n, std::uint32_t first,
                        std::uint32_t floor, BlockHits& hits) {
-  return sweep_words<true>(acc, grad, n, first, floor, hits);
+  return sweep_words<true>(residual, grad, n, first, floor, hits);
 }
 
-std::size_t scan_block(float* acc, std::size_t n, std::uint32_t first,
+std::size_t scan_block(float* residual, std::size_t n, std::uint32_t first,
                        std::uint32_t floor, BlockHits& hits) {
-  return sweep_words<false>(acc, acc, n, first, floor, hits);
+  return sweep_words<false>(residual, residual, n, first, floor, hits);
 }
 
 std::size_t count_at_least(const float* x, std::size_t n, float threshold) {
@@ -194,34 +194,35 @@ HWY_EXPORT(fold_block);
 HWY_EXPORT(scan_block);
 HWY_EXPORT(count_at_least);
 
-std::size_t sweep_block(std::span<float> acc, std::span<float> grad, std::size_t first,
-                        std::uint32_t floor, BlockHits& hits) {
-  if (first > acc.size() || (!grad.empty() && grad.size() != acc.size()))
-    throw ContractError("A vector of " + std::to_string(acc.size()) +
+std::size_t sweep_block(std::span<float> residual, std::span<float> grad,
+                        std::size_t first, std::uint32_t floor, BlockHits& hits) {
+  if (first > residual.size() || (!grad.empty() && grad.size() != residual.size()))
+    throw ContractError("A vector of " + std::to_string(residual.size()) +
                         " coordinates was swept from " + std::to_string(first) +
                         " on with a gradient of " + std::to_string(grad.size()) + ".");
-  const std::size_t n = std::min(kSweepBlock, acc.size() - first);
+  const std::size_t n = std::min(kSweepBlock, residual.size() - first);
   const auto position = static_cast<std::uint32_t>(first);
   if (grad.empty()) {
-    return HWY_DYNAMIC_DISPATCH(scan_block)(acc.data() + first, n, position, floor, hits);
+    return HWY_DYNAMIC_DISPATCH(scan_block)(residual.data() + first, n, position, floor,
+                                            hits);
   }
-  return HWY_DYNAMIC_DISPATCH(fold_block)(acc.data() + first, grad.data() + first, n,
+  return HWY_DYNAMIC_DISPATCH(fold_block)(residual.data() + first, grad.data() + first, n,
                                           position, floor, hits);
 }
 
-bool fold(std::span<float> acc, std::span<float> grad) {
-  return sweep(acc, grad, kInfinityBits,
+bool fold(std::span<float> residual, std::span<float> grad) {
+  return sweep(residual, grad, kInfinityBits,
                [](const BlockHits&, std::uint32_t floor) { return floor; });
 }
 
-void unfold(std::span<float> acc, std::span<const float> grad) {
-  std::copy(grad.begin(), grad.end(), acc.begin());
+void undo_fold(std::span<float> residual, std::span<const float> grad) {
+  std::copy(grad.begin(), grad.end(), residual.begin());
 }
 
-bool fold_and_select(std::span<float> acc, std::span<float> grad, float threshold,
+bool fold_and_select(std::span<float> residual, std::span<float> grad, float threshold,
                      Sparse& out) {
   out.clear();
-  const bool finite = sweep(acc, grad, floor_of(threshold),
+  const bool finite = sweep(residual, grad, floor_of(threshold),
                             [&](const BlockHits& hits, std::uint32_t floor) {
                               out.append(hits.view());
                               return floor;

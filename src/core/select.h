@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sweeps over a long vector: fold a gradient into the debt and find what is worth
+// Sweeps over a long vector: fold a gradient into the residual and find what is worth
 // sending, reading and writing each coordinate once. All of them give the same bits
 // whatever the processor's vector width.
 #pragma once
@@ -14,19 +14,19 @@
 
 namespace topknot::core {
 
-/// acc[i] += grad[i], while grad[i] becomes what acc[i] was: the gradient is used up, and its
-/// memory can take the fold back exactly. Returns false when a sum is not finite; then `acc`
+/// residual[i] += grad[i], while grad[i] becomes what residual[i] was: the gradient is used up, and its
+/// memory can take the fold back exactly. Returns false when a sum is not finite; then `residual`
 /// is as before, bit for bit, and the content of `grad` is unspecified. Both are equally long,
 /// or `grad` is empty and nothing is added; they do not overlap.
-[[nodiscard]] bool fold(std::span<float> acc, std::span<float> grad);
+[[nodiscard]] bool fold(std::span<float> residual, std::span<float> grad);
 
 /// Takes back a fold that went through, bit for bit: `grad` is as the fold left it.
-void unfold(std::span<float> acc, std::span<const float> grad);
+void undo_fold(std::span<float> residual, std::span<const float> grad);
 
 /// Folds and, in the same sweep, replaces `out` with all coordinates whose magnitude is
 /// at least `threshold` (not negative; a NaN threshold selects nothing). Returns false as
 /// fold() does, with `out` empty.
-[[nodiscard]] bool fold_and_select(std::span<float> acc, std::span<float> grad,
+[[nodiscard]] bool fold_and_select(std::span<float> residual, std::span<float> grad,
                                    float threshold, Sparse& out);
 
 /// How many magnitudes of `x` are at least `threshold`; NaN is not, nor is anything at
@@ -55,8 +55,8 @@ class ExactTopK {
  public:
   /// As Compressor::select; `out` gets exactly min(k, n) coordinates, ties to the lower
   /// index. It needs room for 1.3 k in the long run, for 4 k at first.
-  [[nodiscard]] bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
-                            Sparse& out);
+  [[nodiscard]] bool select(std::span<float> residual, std::span<float> grad,
+                            std::size_t k, Sparse& out);
   /// The smallest magnitude that was selected last; 0 before.
   float threshold() const noexcept { return threshold_; }
 

@@ -36,15 +36,15 @@ std::uint32_t Shortlist::add(const BlockHits& hits, std::uint32_t floor, Sparse&
   return magnitude_bits(floor_) + 1;
 }
 
-void Shortlist::complete(std::span<float> acc, Sparse& pairs) {
+void Shortlist::complete(std::span<float> residual, Sparse& pairs) {
   if (pairs.size() >= least_) return;
   pairs.clear();
-  floor_ = floor_over(acc, least_);
+  floor_ = floor_over(residual, least_);
   // Cannot fail: every coordinate is finite, having been swept before.
-  static_cast<void>(
-      sweep(acc, {}, floor_of(floor_), [&](const BlockHits& hits, std::uint32_t floor) {
-        return add(hits, floor, pairs);
-      }));
+  static_cast<void>(sweep(residual, {}, floor_of(floor_),
+                          [&](const BlockHits& hits, std::uint32_t floor) {
+                            return add(hits, floor, pairs);
+                          }));
 }
 
 void Shortlist::cut(float threshold, Sparse& pairs) {

@@ -7,7 +7,7 @@
 // how many coordinates reach it, correct it, and ask again. Sweeping the vector for each
 // answer is what makes the published ones slow. But all answers that matter are about the
 // largest 2k coordinates, and these are found while the gradient is folded in, because
-// the debt changes little: a floor under them is known from the last step.
+// the residual changes little: a floor under them is known from the last step.
 #pragma once
 
 #include <algorithm>
@@ -35,21 +35,21 @@ class Shortlist {
   /// are in the cache; every block but the last has a multiple of 16. When the fold
   /// fails, returns false with `pairs` empty, and what was observed is of no use.
   template <typename Observe>
-  [[nodiscard]] bool fold(std::span<float> acc, std::span<float> grad, std::size_t k,
+  [[nodiscard]] bool fold(std::span<float> residual, std::span<float> grad, std::size_t k,
                           Sparse& pairs, Observe observe) {
-    begin(acc.size(), k, pairs);
+    begin(residual.size(), k, pairs);
     std::size_t first = 0;
     const auto take = [&](const BlockHits& hits, std::uint32_t floor) {
-      const std::size_t length = std::min(kSweepBlock, acc.size() - first);
-      observe(std::span<const float>(acc.subspan(first, length)));
+      const std::size_t length = std::min(kSweepBlock, residual.size() - first);
+      observe(std::span<const float>(residual.subspan(first, length)));
       first += length;
       return add(hits, floor, pairs);
     };
-    if (!sweep(acc, grad, floor_of(floor_), take)) {
+    if (!sweep(residual, grad, floor_of(floor_), take)) {
       pairs.clear();
       return false;
     }
-    complete(acc, pairs);
+    complete(residual, pairs);
     return true;
   }
 
@@ -62,7 +62,7 @@ class Shortlist {
  private:
   void begin(std::size_t n, std::size_t k, Sparse& pairs);
   std::uint32_t add(const BlockHits& hits, std::uint32_t floor, Sparse& pairs);
-  void complete(std::span<float> acc, Sparse& pairs);
+  void complete(std::span<float> residual, Sparse& pairs);
   void aim(float threshold, std::size_t kept, std::size_t listed);
 
   // What reaches it is listed: last step's guess, then what it rose or fell to.

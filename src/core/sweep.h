@@ -45,30 +45,31 @@ struct BlockHits {
   }
 };
 
-/// Adds the block of `grad` that begins at `first` to that of `acc`, leaving in `grad` what
-/// `acc` was (an empty `grad` adds nothing), and replaces `hits` with its coordinates of magnitude_bits() >= `floor`,
+/// Adds the block of `grad` that begins at `first` to that of `residual`, leaving in `grad` what
+/// `residual` was (an empty `grad` adds nothing), and replaces `hits` with its coordinates of magnitude_bits() >= `floor`,
 /// which is at most kInfinityBits. Stops in front of the first sum that is not finite and
 /// returns how many coordinates were folded: the block's length when all were. Throws
-/// ContractError when `grad` is neither empty nor as long as `acc`.
-[[nodiscard]] std::size_t sweep_block(std::span<float> acc, std::span<float> grad,
+/// ContractError when `grad` is neither empty nor as long as `residual`.
+[[nodiscard]] std::size_t sweep_block(std::span<float> residual, std::span<float> grad,
                                       std::size_t first, std::uint32_t floor,
                                       BlockHits& hits);
 
 /// Copies back what sweep_block() left in `grad`: exact, and only for what was folded.
-void unfold(std::span<float> acc, std::span<const float> grad);
+void undo_fold(std::span<float> residual, std::span<const float> grad);
 
-/// Sweeps all of `acc`, block by block. `take(hits, floor)` gets each block's hits and
+/// Sweeps all of `residual`, block by block. `take(hits, floor)` gets each block's hits and
 /// says the floor of the next. When a sum is not finite, takes back what was folded and
 /// returns false.
 template <typename Take>
-[[nodiscard]] bool sweep(std::span<float> acc, std::span<float> grad, std::uint32_t floor,
-                         Take take) {
+[[nodiscard]] bool sweep(std::span<float> residual, std::span<float> grad,
+                         std::uint32_t floor, Take take) {
   BlockHits hits;
-  for (std::size_t first = 0; first < acc.size(); first += kSweepBlock) {
-    const std::size_t length = std::min(kSweepBlock, acc.size() - first);
-    const std::size_t folded = sweep_block(acc, grad, first, floor, hits);
+  for (std::size_t first = 0; first < residual.size(); first += kSweepBlock) {
+    const std::size_t length = std::min(kSweepBlock, residual.size() - first);
+    const std::size_t folded = sweep_block(residual, grad, first, floor, hits);
     if (folded < length) {
-      if (!grad.empty()) unfold(acc.first(first + folded), grad.first(first + folded));
+      if (!grad.empty())
+        undo_fold(residual.first(first + folded), grad.first(first + folded));
       return false;
     }
     floor = take(hits, floor);

@@ -12,7 +12,7 @@
 //   +------------------------------------+------------------------------------------+
 //
 // Byte 7 has the coding in its low half. Of the flags above it, the lowest says that the
-// sender is sick; the others are zero until a later version gives them a meaning.
+// sender is nonfinite; the others are zero until a later version gives them a meaning.
 //
 // The decoder is total. Each check comes before the next byte is believed: that there is
 // a header, that it is ours, that it is the message expected, that the count can be, that
@@ -35,7 +35,7 @@ using wire::garbled;
 
 constexpr std::uint32_t kMagic = 0x544E4B54;  // "TKNT"
 constexpr std::uint8_t kCodingMask = 0x0F;
-constexpr std::uint8_t kSick = 0x10;
+constexpr std::uint8_t kNonfinite = 0x10;
 constexpr auto kCodings = static_cast<std::uint8_t>(Coding::automatic);  // 0 .. dense
 constexpr auto kValues = static_cast<std::uint8_t>(Values::none) + 1;
 
@@ -54,10 +54,10 @@ struct Header {
 };
 static_assert(sizeof(Header) == kHeaderBytes);
 
-void write_header(const Stamp& stamp, Coding coding, Values values, bool sick,
+void write_header(const Stamp& stamp, Coding coding, Values values, bool nonfinite,
                   std::uint64_t count, std::byte* out) {
-  const auto coding_and_flags =
-      static_cast<std::uint8_t>(static_cast<std::uint8_t>(coding) | (sick ? kSick : 0));
+  const auto coding_and_flags = static_cast<std::uint8_t>(
+      static_cast<std::uint8_t>(coding) | (nonfinite ? kNonfinite : 0));
   wire::store(out,
               Header{kMagic, kWireVersion, static_cast<std::uint8_t>(values), stamp.phase,
                      coding_and_flags, stamp.attempt, stamp.step, stamp.fingerprint,
@@ -68,7 +68,7 @@ void write_header(const Stamp& stamp, Coding coding, Values values, bool sick,
 struct Contents {
   Coding coding;
   Values values;
-  bool sick;
+  bool nonfinite;
   std::uint64_t count;
 };
 
@@ -108,7 +108,7 @@ std::optional<Fault> read_header(std::span<const std::byte> message,
   const std::uint8_t coding = header.coding_and_flags & kCodingMask;
   if (coding >= kCodings) return garbled("coding", coding, kCodings - 1);
   const std::uint8_t flags = header.coding_and_flags & ~kCodingMask;
-  if ((flags & ~kSick) != 0) return garbled("flags", flags, flags & kSick);
+  if ((flags & ~kNonfinite) != 0) return garbled("flags", flags, flags & kNonfinite);
   contents = {static_cast<Coding>(coding), static_cast<Values>(header.values), flags != 0,
               header.count};
   return std::nullopt;
@@ -152,7 +152,7 @@ std::optional<Fault> read_pairs(std::span<const std::byte> message, const Stamp&
     return fault;
   }
   wire::read_values(contents.values, values, pairs.value);
-  said = {contents.count, contents.sick};
+  said = {contents.count, contents.nonfinite};
   return std::nullopt;
 }
 
@@ -192,21 +192,22 @@ std::string_view name(Values values) {
   return "unknown";
 }
 
-void encode(const Stamp& stamp, SparseView pairs, Region region, Format format, bool sick,
-            std::vector<std::byte>& message, std::span<float> error) {
+void encode(const Stamp& stamp, SparseView pairs, Region region, Format format,
+            bool nonfinite, std::vector<std::byte>& message, std::span<float> error) {
   const wire::IndexPlan plan = wire::plan_index(format.coding, pairs.index, region);
   message.resize(kHeaderBytes + plan.bytes +
                  wire::value_bytes(format.values, pairs.size()));
   std::byte* out = message.data();
-  write_header(stamp, plan.coding, format.values, sick, pairs.size(), out);
+  write_header(stamp, plan.coding, format.values, nonfinite, pairs.size(), out);
   wire::write_index(plan, pairs.index, region, out + kHeaderBytes);
   wire::write_values(format.values, pairs.value, out + kHeaderBytes + plan.bytes, error);
 }
 
 void encode_dense(const Stamp& stamp, std::span<const float> dense, Values values,
-                  bool sick, std::vector<std::byte>& message, std::span<float> error) {
+                  bool nonfinite, std::vector<std::byte>& message,
+                  std::span<float> error) {
   message.resize(kHeaderBytes + wire::value_bytes(values, dense.size()));
-  write_header(stamp, Coding::dense, values, sick, dense.size(), message.data());
+  write_header(stamp, Coding::dense, values, nonfinite, dense.size(), message.data());
   wire::write_values(values, dense, message.data() + kHeaderBytes, error);
 }
 
@@ -240,7 +241,7 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
   } else {
     wire::read_values(contents.values, values, dense);
   }
-  said = {contents.count, contents.sick};
+  said = {contents.count, contents.nonfinite};
   return std::nullopt;
 }
 
@@ -252,10 +253,10 @@ std::optional<Stamp> stamp_of(std::span<const std::byte> message) {
                header.fingerprint, header.from,    header.to};
 }
 
-bool says_sick(std::span<const std::byte> message) {
+bool says_nonfinite(std::span<const std::byte> message) {
   if (message.size() < kHeaderBytes) return false;
   const auto header = wire::load<Header>(message.data());
-  return header.magic == kMagic && (header.coding_and_flags & kSick) != 0;
+  return header.magic == kMagic && (header.coding_and_flags & kNonfinite) != 0;
 }
 
 std::size_t message_bound(std::uint64_t most, std::uint64_t size, Format format) {

@@ -64,16 +64,17 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-/// Replaces `message` with `pairs`, all of which lie in `region`. `sick` tells the
+/// Replaces `message` with `pairs`, all of which lie in `region`. `nonfinite` tells the
 /// receiver that this rank knows of a gradient that is not finite. When `error` is not
 /// empty it is as long as `pairs`, and error[i] becomes pairs.value[i] minus what the
 /// receiver will read: all zero for f32; for bf16 and i8 the exact difference.
-void encode(const Stamp& stamp, SparseView pairs, Region region, Format format, bool sick,
-            std::vector<std::byte>& message, std::span<float> error);
+void encode(const Stamp& stamp, SparseView pairs, Region region, Format format,
+            bool nonfinite, std::vector<std::byte>& message, std::span<float> error);
 
 /// Replaces `message` with all of `dense`, which is one whole region.
 void encode_dense(const Stamp& stamp, std::span<const float> dense, Values values,
-                  bool sick, std::vector<std::byte>& message, std::span<float> error);
+                  bool nonfinite, std::vector<std::byte>& message,
+                  std::span<float> error);
 
 /// What is wrong with a message.
 struct Fault {
@@ -93,7 +94,7 @@ struct Fault {
 /// What a decoded message said besides its pairs.
 struct Decoded {
   std::size_t count = 0;
-  bool sick = false;
+  bool nonfinite = false;
 };
 
 /// Replaces `pairs` with what `message` holds, in absolute positions of `region`. At most
@@ -112,8 +113,8 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
 /// The stamp of a message, or of what its first bytes are; nothing where it has none.
 std::optional<Stamp> stamp_of(std::span<const std::byte> message);
 
-/// Whether a message says that its sender is sick; false for what is not a message.
-bool says_sick(std::span<const std::byte> message);
+/// Whether a message says that its sender is nonfinite; false for what is not a message.
+bool says_nonfinite(std::span<const std::byte> message);
 
 /// The longest message that encode() can make of `most` pairs of a region of `size`.
 std::size_t message_bound(std::uint64_t most, std::uint64_t size, Format format);

@@ -15,10 +15,10 @@ class Bucket::TimedCompressor final : public Compressor {
   TimedCompressor(std::unique_ptr<Compressor> inner, const Transport& clock)
       : inner_(std::move(inner)), clock_(clock) {}
 
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     const double start = clock_.now();
-    const bool finite = inner_->select(acc, grad, k, out);
+    const bool finite = inner_->select(residual, grad, k, out);
     seconds += clock_.now() - start;
     selected += out.size();
     return finite;
@@ -75,13 +75,13 @@ Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int 
     : layout_(layout),
       traffic_(std::make_shared<Traffic>()),
       channel_(make_metered(link.channel(channel), traffic_)),
-      pick_(std::make_unique<TimedCompressor>(
+      compressor_(std::make_unique<TimedCompressor>(
           make_compressor(with_shared(recipe.compressor, recipe.collective), layout),
           *channel_)),
-      collective_(make_collective(recipe.collective, *channel_, *pick_, layout)) {
+      collective_(make_collective(recipe.collective, *channel_, *compressor_, layout)) {
   check_pair(recipe.compressor, recipe.collective);
   memory_ = make_memory(recipe.memory, layout);
-  if (!collective_->owes() && memory_->only_owes()) memory_.reset();
+  if (!collective_->keeps_residual() && memory_->only_keeps_residual()) memory_.reset();
 }
 
 Bucket::~Bucket() {
@@ -93,8 +93,8 @@ template <typename Exchange>
 StepTrace Bucket::traced(std::size_t k, Exchange exchange) {
   const double start = channel_->now();
   const Traffic before = *traffic_;
-  pick_->seconds = 0;
-  pick_->selected = 0;
+  compressor_->seconds = 0;
+  compressor_->selected = 0;
 
   reducing_ = true;
   const Reduced reduced = exchange();
@@ -103,12 +103,12 @@ StepTrace Bucket::traced(std::size_t k, Exchange exchange) {
   StepTrace trace;
   trace.step = step_;
   trace.k_wanted = k;
-  trace.k_selected = pick_->selected;
+  trace.k_selected = compressor_->selected;
   trace.count = reduced.count;
   trace.finite = reduced.finite;
   trace.sent_bytes = traffic_->bytes() - before.bytes();
   trace.sent_messages = traffic_->messages() - before.messages();
-  trace.select_seconds = pick_->seconds;
+  trace.select_seconds = compressor_->seconds;
   trace.wait_seconds = traffic_->wait_seconds - before.wait_seconds;
   trace.start = start;
   trace.seconds = channel_->now() - start;
@@ -119,7 +119,7 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
                        double learning_rate, double density) {
   const bool whole = units() == Units::updates && k >= grad.size() && sparse_steps_ == 0;
   settled_ = {};
-  pick_->expect(k, density);
+  compressor_->expect(k, density);
   const StepTrace trace = traced(k, [&] {
     return whole ? step_dense(grad, sum, learning_rate)
                  : step_sparse(grad, k, sum, learning_rate);
@@ -132,18 +132,18 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
                             double learning_rate) {
   if (sum.data() != grad.data()) clear_last(sum);
   if (memory_) memory_->before(grad, {learning_rate, channel_->size()});
-  const std::span<float> debt =
-      memory_ && collective_->owes() ? memory_->debt() : std::span<float>();
-  Reduced reduced = collective_->reduce(debt, grad, k, sum);
+  const std::span<float> residual =
+      memory_ && collective_->keeps_residual() ? memory_->residual() : std::span<float>();
+  Reduced reduced = collective_->reduce(residual, grad, k, sum);
   if (!reduced.finite) return reduced;
   // Where everything was wanted, what is missing was zero: as a dense sum it settles all.
-  if (k >= grad.size()) reduced.paid = {};
+  if (k >= grad.size()) reduced.settled = {};
   ++sparse_steps_;
   average(reduced, sum);
   if (memory_) memory_->after(reduced);
   last_.assign(reduced.index.begin(), reduced.index.end());
   last_count_ = reduced.count;
-  settled_ = reduced.paid;
+  settled_ = reduced.settled;
   return reduced;
 }
 
@@ -164,18 +164,19 @@ Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
 }
 
 Collective& Bucket::dense() {
-  if (!dense_) dense_ = make_collective(Spec::parse("dense"), *channel_, *pick_, layout_);
+  if (!dense_)
+    dense_ = make_collective(Spec::parse("dense"), *channel_, *compressor_, layout_);
   return *dense_;
 }
 
 StepTrace Bucket::average_residuals(std::span<float> mean) {
   settled_ = {};
-  if (!memory_ || !collective_->owes()) {
+  if (!memory_ || !collective_->keeps_residual()) {
     std::ranges::fill(mean, 0.0F);
     return traced(0, [] { return Reduced(); });
   }
   return traced(mean.size(), [&] {
-    std::ranges::copy(memory_->debt(), mean.begin());
+    std::ranges::copy(memory_->residual(), mean.begin());
     const Reduced reduced = dense().reduce({}, mean, mean.size(), mean);
     if (reduced.finite) average(reduced, mean);
     return reduced;
@@ -183,18 +184,18 @@ StepTrace Bucket::average_residuals(std::span<float> mean) {
 }
 
 void Bucket::clear_residual() {
-  if (memory_) std::ranges::fill(memory_->debt(), 0.0F);
+  if (memory_) std::ranges::fill(memory_->residual(), 0.0F);
 }
 
-void Bucket::take_back(std::span<const float> mean) {
+void Bucket::undo(std::span<const float> mean) {
   if (!memory_) return;
-  memory_->step_back();
-  if (collective_->owes() && last_count_ > 0) memory_->owe_again(last_, mean);
+  memory_->undo_step();
+  if (collective_->keeps_residual() && last_count_ > 0) memory_->undo_sum(last_, mean);
 }
 
 void Bucket::save(State& state) {
-  StateSaver pick(state, layout_, "compressor");
-  pick_->visit_state(pick);
+  StateSaver compressor(state, layout_, "compressor");
+  compressor_->visit_state(compressor);
   StateSaver collective(state, layout_, "collective");
   collective_->visit_state(collective);
   StateSaver memory(state, layout_, "memory");
@@ -204,8 +205,8 @@ void Bucket::save(State& state) {
 }
 
 void Bucket::load(const State& state) {
-  StateLoader pick(state, layout_, "compressor");
-  pick_->visit_state(pick);
+  StateLoader compressor(state, layout_, "compressor");
+  compressor_->visit_state(compressor);
   StateLoader collective(state, layout_, "collective");
   collective_->visit_state(collective);
   StateLoader memory(state, layout_, "memory");

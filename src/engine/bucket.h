@@ -41,7 +41,7 @@ struct Recipe {
 /// Whether a memory clips the gradient itself, before it joins what is owed.
 bool clips(const Spec& memory);
 
-/// One rank's side of one bucket: its debt, its compressor, its collective and the
+/// One rank's side of one bucket: its residual, its compressor, its collective and the
 /// channel it alone uses. Buckets with the same channel id meet over the ranks.
 class Bucket {
  public:
@@ -56,7 +56,7 @@ class Bucket {
   /// the memory of `grad`, or another that the caller leaves alone between steps and that
   /// was zero before the first: then only the coordinates that change are written. `grad`
   /// is used up. Where the trace says that the step was not finite, `sum` is not to be used
-  /// either, and the debt is as before, bit for bit.
+  /// either, and the residual is as before, bit for bit.
   /// `density` is what `k` was rounded down from; 0: not known.
   StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
                  double learning_rate = 1, double density = 0);
@@ -69,7 +69,7 @@ class Bucket {
   /// The last step was finite here but is not to be applied: what it agreed on is owed
   /// again, O(k) where that was sparse. `mean` is the whole of it. Where nothing can be owed
   /// it is dropped.
-  void take_back(std::span<const float> mean);
+  void undo(std::span<const float> mean);
 
   /// `mean`, as long as the bucket, gets the mean of all ranks' residuals, by one dense sum;
   /// zeros where nothing can be left in a residual. The residual stays as it is: whoever
@@ -92,8 +92,8 @@ class Bucket {
   std::uint64_t memory_bytes() const { return memory_ ? memory_->bytes() : 0; }
 
   /// What this rank owes.
-  std::span<const float> debt() const {
-    return memory_ ? memory_->debt() : std::span<float>();
+  std::span<const float> residual() const {
+    return memory_ ? memory_->residual() : std::span<float>();
   }
 
  private:
@@ -111,7 +111,7 @@ class Bucket {
   const Layout layout_;
   std::shared_ptr<Traffic> traffic_;
   std::unique_ptr<Transport> channel_;
-  std::unique_ptr<TimedCompressor> pick_;
+  std::unique_ptr<TimedCompressor> compressor_;
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum

@@ -12,7 +12,7 @@ namespace {
 
 void check(const Layout& parameters) {
   std::set<std::string_view> names;
-  for (const Tensor& tensor : parameters.tensors) {
+  for (const TensorSlot& tensor : parameters.tensors) {
     if (!names.insert(tensor.name).second)
       throw ConfigError("Two parameters are called " + tensor.name +
                         "; what is owed is kept by name, so names must differ.");
@@ -31,7 +31,7 @@ BucketPlan make(const Layout& parameters, std::vector<std::size_t> taken, double
   plan.density = density;
   plan.fused = fused;
   for (const std::size_t i : taken) {
-    const Tensor& tensor = parameters.tensors[i];
+    const TensorSlot& tensor = parameters.tensors[i];
     plan.layout.tensors.push_back({tensor.name, plan.layout.size(), tensor.shape});
   }
   plan.parameters = std::move(taken);

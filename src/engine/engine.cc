@@ -12,7 +12,7 @@
 // once the pipeline has been drained.
 //
 // A step of which one bucket is not finite is not applied, on any rank. Every rank learns it
-// from the same bucket, so those behind it are left out by all alike, their debts untouched.
+// from the same bucket, so those behind it are left out by all alike, their residuals untouched.
 // Those before it have gone through: what they agreed on is owed again, see
 // docs/decisions/0004-a-step-is-applied-whole.md.
 
@@ -94,7 +94,7 @@ class Engine::Impl {
     const auto plans = plan(parameters, options, recipe);
     channel_ = link.channel(options.channel);
     std::uint64_t coordinates = 0;
-    for (const Tensor& tensor : parameters.tensors) coordinates += tensor.size();
+    for (const TensorSlot& tensor : parameters.tensors) coordinates += tensor.size();
     for (const engine::BucketPlan& plan : plans) {
       const engine::Recipe own =
           (plan.fused ? recipe.whole() : recipe)
@@ -103,7 +103,7 @@ class Engine::Impl {
           plan, own, schedule(plan.density), *channel_, static_cast<int>(turns_.size())));
       layouts_.push_back(plan.layout);
       for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
-        const Tensor& tensor = plan.layout.tensors[i];
+        const TensorSlot& tensor = plan.layout.tensors[i];
         places_[plan.parameters[i]] = {
             turns_.back().get(),
             turns_.back()->gradients.all().subspan(tensor.offset, tensor.size())};
@@ -117,7 +117,7 @@ class Engine::Impl {
     pipeline_.drain();
     if (in_step_) throw ContractError("begin() was called twice without a finish().");
     in_step_ = true;
-    healthy_ = true;
+    finite_ = true;
     learning_rate_ = learning_rate;
     next_ = 0;
     report_ = {};
@@ -152,8 +152,8 @@ class Engine::Impl {
     pipeline_.drain();
     const double done = channel_->now();
     report_.exposed_seconds = done - asked;
-    report_.finite = healthy_;
-    if (!healthy_) take_back();
+    report_.finite = finite_;
+    if (!finite_) undo();
     add_up();
     report_.seconds = channel_->now() - report_.start;
     return std::move(report_);
@@ -270,9 +270,9 @@ class Engine::Impl {
     const double density = turn.schedule->density(report_.step);
     const std::uint64_t k = coordinates_for(gradients.size(), density);
     const double ready = turn.trace.ready;
-    if (healthy_) {
+    if (finite_) {
       turn.trace = turn.bucket.step(gradients, k, gradients, learning_rate_, density);
-      healthy_ = turn.trace.finite;
+      finite_ = turn.trace.finite;
     } else {
       turn.trace = {};
       turn.trace.k_wanted = k;
@@ -283,9 +283,9 @@ class Engine::Impl {
     turn.trace.ready = ready;
   }
 
-  void take_back() {
+  void undo() {
     for (const auto& turn : turns_) {
-      if (turn->trace.finite) turn->bucket.take_back(turn->gradients.all());
+      if (turn->trace.finite) turn->bucket.undo(turn->gradients.all());
       std::ranges::fill(turn->gradients.all(), 0.0F);
     }
   }
@@ -317,7 +317,7 @@ class Engine::Impl {
   std::size_t next_ = 0;  // the turn that has not been handed over yet
   double learning_rate_ = 1;
   bool in_step_ = false;
-  bool healthy_ = true;  // no bucket of this step was not finite so far
+  bool finite_ = true;  // no bucket of this step was not finite so far
   StepReport report_;
 
   engine::Pipeline pipeline_;  // last: its tasks use all of the above

@@ -53,7 +53,7 @@ Rule Rule::parse(std::string_view text) {
 
 std::vector<Group> sort_by_density(const Layout& layout, const std::vector<Rule>& rules,
                                    double density, bool dense_vectors) {
-  const auto density_of = [&](const Tensor& tensor) {
+  const auto density_of = [&](const TensorSlot& tensor) {
     for (const Rule& rule : rules)
       if (matches(rule.glob, tensor.name)) return rule.density;
     return dense_vectors && tensor.shape.size() <= 1 ? 1.0 : density;

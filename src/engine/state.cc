@@ -54,7 +54,7 @@ void StateSaver::field(std::string_view name, std::vector<std::uint64_t>& values
 }
 
 void StateSaver::coordinates(std::string_view name, std::span<float> values) {
-  for (const Tensor& tensor : layout_.tensors) {
+  for (const TensorSlot& tensor : layout_.tensors) {
     const auto piece = values.subspan(tensor.offset, tensor.size());
     state_.values[key_of(tensor.name, part_, name)] =
         std::vector<float>(piece.begin(), piece.end());
@@ -63,7 +63,7 @@ void StateSaver::coordinates(std::string_view name, std::span<float> values) {
 
 void StateSaver::estimates(std::string_view name, std::span<float> values) {
   coordinates(name, values);
-  for (const Tensor& tensor : layout_.tensors)
+  for (const TensorSlot& tensor : layout_.tensors)
     state_.estimates.insert(key_of(tensor.name, part_, name));
 }
 
@@ -84,7 +84,7 @@ void StateLoader::field(std::string_view name, std::vector<std::uint64_t>& value
 }
 
 void StateLoader::coordinates(std::string_view name, std::span<float> values) {
-  for (const Tensor& tensor : layout_.tensors) {
+  for (const TensorSlot& tensor : layout_.tensors) {
     const auto piece = values.subspan(tensor.offset, tensor.size());
     const std::string key = key_of(tensor.name, part_, name);
     const auto* saved = find<std::vector<float>>(state_, key);

@@ -69,29 +69,30 @@ class Adam final : public Memory {
             static_cast<float>(1 / std::sqrt(scale2)));
   }
 
-  std::span<float> debt() override { return residual_; }
+  std::span<float> residual() override { return residual_; }
 
   void after(const Reduced& reduced) override {
     ++steps_;
     mean_.accept();
-    if (masking_ && waits_longer_than_it_lasts(reduced.paid.size(), mean_.size(), beta1_))
-      mean_.mask(reduced.paid);
+    if (masking_ &&
+        waits_longer_than_it_lasts(reduced.settled.size(), mean_.size(), beta1_))
+      mean_.mask(reduced.settled);
   }
 
-  void step_back() override {
+  void undo_step() override {
     --steps_;
-    mean_.step_back();
+    mean_.undo_step();
   }
 
   Units units() const noexcept override { return Units::updates; }
-  bool only_owes() const noexcept override { return false; }
+  bool only_keeps_residual() const noexcept override { return false; }
 
   std::uint64_t bytes() const noexcept override {
     return mean_.bytes() + 2 * residual_.size() * sizeof(float);
   }
 
   void visit_state(StateVisitor& visitor) override {
-    visitor.coordinates("debt", residual_);
+    visitor.coordinates("residual", residual_);
     visitor.estimates("mean", mean_.now());
     visitor.estimates("square", square_);
     visitor.field("steps", steps_);

@@ -3,16 +3,16 @@
 // dgc: momentum before sparsifying, instead of after it.
 //
 // An optimizer with momentum would apply it to gradients that come late and in lumps.
-// Here every rank has its own velocity u, and it is the velocity that joins the debt v:
+// Here every rank has its own velocity u, and it is the velocity that joins the residual v:
 //
 //   clip     g  <-  g * min(1, clip / |g|)
 //   correct  u  <-  momentum u + g                 v  <-  v + u
 //            u  <-  momentum (u + g)               v  <-  v + u + g       (nesterov)
-//   mask     u  <-  0 where the debt was paid: the old direction would be stale there
+//   mask     u  <-  0 where the residual was settled: the old direction would be stale there
 //
 // The optimizer behind it must have no momentum of its own.
 //
-// When everything was paid, by a dense sum or because k was n, nothing is masked: the
+// When everything was settled, by a dense sum or because k was n, nothing is masked: the
 // result is plain momentum on the mean gradient. That is what training before or without
 // sparsifying is to do, so this memory is at work with a dense collective too.
 //
@@ -34,7 +34,7 @@
 //         published code does it by tensor. It is off in every published configuration,
 //         and two of its forms return nothing. The optimizer keeps a momentum for
 //         weight decay alone, as the published one does (sgd:momentum_of=decay). With 16-bit
-//         values the published code clears the debt and then rounds, so the rounding error
+//         values the published code clears the residual and then rounds, so the rounding error
 //         is lost: here the collective owes it.
 
 #include <cmath>
@@ -55,35 +55,36 @@ class Dgc final : public Memory {
       : momentum_(static_cast<float>(
             params.number("momentum", 0.9, 0, 1, "what is left of the velocity"))),
         nesterov_(params.flag("nesterov", false, "look ahead by one gradient")),
-        masking_(
-            params.flag("masking", true, "stop the velocity where the debt was paid")),
+        masking_(params.flag("masking", true,
+                             "stop the velocity where the residual was settled")),
         clip_(params.number("clip", 0, 0, std::numeric_limits<float>::max(),
                             "the longest gradient of this rank; 0 is any")),
         velocity_(layout.size()),
-        debt_(layout.size()) {}
+        residual_(layout.size()) {}
 
   void before(std::span<float> grad, const LocalStep&) override {
     const float scale = clipping(grad);
     nesterov_ ? advance<true>(grad, scale) : advance<false>(grad, scale);
   }
 
-  std::span<float> debt() override { return debt_; }
+  std::span<float> residual() override { return residual_; }
 
   void after(const Reduced& reduced) override {
     velocity_.accept();
-    if (masking_ && reduced.paid.size() < velocity_.size()) velocity_.mask(reduced.paid);
+    if (masking_ && reduced.settled.size() < velocity_.size())
+      velocity_.mask(reduced.settled);
   }
 
-  void step_back() override { velocity_.step_back(); }
+  void undo_step() override { velocity_.undo_step(); }
 
-  bool only_owes() const noexcept override { return false; }
+  bool only_keeps_residual() const noexcept override { return false; }
 
   std::uint64_t bytes() const noexcept override {
-    return velocity_.bytes() + debt_.size() * sizeof(float);
+    return velocity_.bytes() + residual_.size() * sizeof(float);
   }
 
   void visit_state(StateVisitor& visitor) override {
-    visitor.coordinates("debt", debt_);
+    visitor.coordinates("residual", residual_);
     visitor.coordinates("velocity", velocity_.now());
   }
 
@@ -113,7 +114,7 @@ class Dgc final : public Memory {
   const bool masking_;
   const double clip_;
   FirstMoment velocity_;
-  std::vector<float> debt_;
+  std::vector<float> residual_;
 };
 
 }  // namespace

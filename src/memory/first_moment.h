@@ -29,7 +29,7 @@ class FirstMoment {
   void accept() noexcept { now_.swap(next_); }
   /// The last step that was accepted is not applied after all. Nothing has changed the values
   /// before it.
-  void step_back() noexcept { now_.swap(next_); }
+  void undo_step() noexcept { now_.swap(next_); }
   /// Sets it to zero where the residual was settled.
   void mask(std::span<const std::uint32_t> settled) { core::erase(settled, now_); }
 

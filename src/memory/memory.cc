@@ -5,9 +5,8 @@
 
 namespace topknot {
 
-void Memory::owe_again(std::span<const std::uint32_t> index,
-                       std::span<const float> mean) {
-  const std::span<float> owed = debt();
+void Memory::undo_sum(std::span<const std::uint32_t> index, std::span<const float> mean) {
+  const std::span<float> owed = residual();
   const auto add = [&](std::size_t i) {
     const float sum = owed[i] + mean[i];
     if (std::isfinite(sum)) owed[i] = sum;

@@ -54,26 +54,26 @@ class Momentum final : public Memory {
     nesterov_ ? advance<true>(grad, rate) : advance<false>(grad, rate);
   }
 
-  std::span<float> debt() override { return residual_; }
+  std::span<float> residual() override { return residual_; }
 
   void after(const Reduced& reduced) override {
     velocity_.accept();
     if (masking_ &&
-        waits_longer_than_it_lasts(reduced.paid.size(), velocity_.size(), momentum_))
-      velocity_.mask(reduced.paid);
+        waits_longer_than_it_lasts(reduced.settled.size(), velocity_.size(), momentum_))
+      velocity_.mask(reduced.settled);
   }
 
-  void step_back() override { velocity_.step_back(); }
+  void undo_step() override { velocity_.undo_step(); }
 
   Units units() const noexcept override { return Units::updates; }
-  bool only_owes() const noexcept override { return false; }
+  bool only_keeps_residual() const noexcept override { return false; }
 
   std::uint64_t bytes() const noexcept override {
     return velocity_.bytes() + residual_.size() * sizeof(float);
   }
 
   void visit_state(StateVisitor& visitor) override {
-    visitor.coordinates("debt", residual_);
+    visitor.coordinates("residual", residual_);
     visitor.estimates("velocity", velocity_.now());
   }
 

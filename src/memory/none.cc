@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// none: forgets what was not sent. The debt is zero at the start of every step, so a
+// none: forgets what was not sent. The residual is zero at the start of every step, so a
 // sparse collective with this memory drops most of the gradient: it exists for dense
 // training and to show what error feedback is for.
 
@@ -15,17 +15,21 @@ namespace {
 
 class None final : public Memory {
  public:
-  explicit None(const Layout& layout) : debt_(layout.size()) {}
+  explicit None(const Layout& layout) : residual_(layout.size()) {}
 
   void before(std::span<float>, const LocalStep&) override {}
-  std::span<float> debt() override { return debt_; }
-  void after(const Reduced&) override { std::fill(debt_.begin(), debt_.end(), 0.0F); }
-  void owe_again(std::span<const std::uint32_t>, std::span<const float>) override {}
-  std::uint64_t bytes() const noexcept override { return debt_.size() * sizeof(float); }
+  std::span<float> residual() override { return residual_; }
+  void after(const Reduced&) override {
+    std::fill(residual_.begin(), residual_.end(), 0.0F);
+  }
+  void undo_sum(std::span<const std::uint32_t>, std::span<const float>) override {}
+  std::uint64_t bytes() const noexcept override {
+    return residual_.size() * sizeof(float);
+  }
   void visit_state(StateVisitor&) override {}
 
  private:
-  std::vector<float> debt_;
+  std::vector<float> residual_;
 };
 
 }  // namespace

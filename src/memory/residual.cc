@@ -4,17 +4,17 @@
 // feedback: every coordinate is applied in the end, only later, and that is what makes
 // sending one in a hundred converge.
 //
-// decay < 1 forgets a part of the debt with every step that goes through, as SparseLoCo
-// does (0.95 there). A step that is not finite leaves the debt alone. Whether it goes through
-// is known only when all buckets are reduced, so the debt decays when it is next asked for.
+// decay < 1 forgets a part of the residual with every step that goes through, as SparseLoCo
+// does (0.95 there). A step that is not finite leaves the residual alone. Whether it goes through
+// is known only when all buckets are reduced, so the residual decays when it is next asked for.
 //
-// lr=inside has the debt in units of learning rate times gradient, as in Ok-Topk's
-// Algorithm 2: what is paid late is paid at the rate at which it fell due. The debt
+// lr=inside has the residual in units of learning rate times gradient, as in Ok-Topk's
+// Algorithm 2: what is settled late is settled at the rate at which it fell due. The residual
 // itself stays in units of the gradient, which is what the others hand in and take out;
 // so when the rate changes from a to b, it is multiplied by a / b before the step. A rate
 // of 0 pays nothing and changes nothing. lr=outside applies whatever rate the day has.
 //
-// Cost    nothing; a pass over the debt for each step with decay, and for each step on
+// Cost    nothing; a pass over the residual for each step with decay, and for each step on
 //         which the rate has changed with lr=inside.
 // Paper   Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Stich et
 //         al., "Sparsified SGD with Memory", NeurIPS 2018.
@@ -30,12 +30,12 @@ namespace {
 class Residual final : public Memory {
  public:
   Residual(const Layout& layout, Params& params)
-      : decay_(static_cast<float>(
-            params.number("decay", 1, 0, 1, "what is left of the debt after each step"))),
+      : decay_(static_cast<float>(params.number(
+            "decay", 1, 0, 1, "what is left of the residual after each step"))),
         inside_(params.choice("lr", {"outside", "inside"},
-                              "whether the debt is owed at the rate of its day") ==
+                              "whether the residual is owed at the rate of its day") ==
                 "inside"),
-        debt_(layout.size()) {}
+        residual_(layout.size()) {}
 
   void before(std::span<float>, const LocalStep& step) override {
     decay_if_due();
@@ -46,19 +46,21 @@ class Residual final : public Memory {
     last_rate_ = learning_rate;
   }
 
-  std::span<float> debt() override {
+  std::span<float> residual() override {
     decay_if_due();
-    return debt_;
+    return residual_;
   }
 
   void after(const Reduced&) override { decay_is_due_ = decay_ != 1; }
-  void step_back() override { decay_is_due_ = false; }
+  void undo_step() override { decay_is_due_ = false; }
 
-  std::uint64_t bytes() const noexcept override { return debt_.size() * sizeof(float); }
+  std::uint64_t bytes() const noexcept override {
+    return residual_.size() * sizeof(float);
+  }
 
   void visit_state(StateVisitor& visitor) override {
     decay_if_due();
-    visitor.coordinates("debt", debt_);
+    visitor.coordinates("residual", residual_);
     visitor.field("last_rate", last_rate_);
   }
 
@@ -69,14 +71,14 @@ class Residual final : public Memory {
   }
 
   void scale(float factor) {
-    for (float& owed : debt_) owed *= factor;
+    for (float& owed : residual_) owed *= factor;
   }
 
   const float decay_;
   const bool inside_;
   bool decay_is_due_ = false;  // of the last step, which may still be refused
   double last_rate_ = 0;       // 0 before the first step
-  std::vector<float> debt_;
+  std::vector<float> residual_;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // What becomes of the ranks' own arrays when there are P' ranks where there were P. An
 // update is the mean over the ranks, so what is owed counts 1/P a rank; new rank j takes
-// over the debts of the ranks w with w mod P' == j, and what was worth 1/P must be worth
+// over the residuals of the ranks w with w mod P' == j, and what was worth 1/P must be worth
 // as much at 1/P':
 //
 //     new_j  =  (P'/P) * sum of old_w over w mod P' == j

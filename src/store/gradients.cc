@@ -115,7 +115,7 @@ std::string RecordedGradients::about(std::string_view key) const {
 std::vector<float> RecordedGradients::flat(std::size_t step, std::size_t rank) const {
   std::vector<float> all;
   all.reserve(layout_.size());
-  for (const Tensor& tensor : layout_.tensors) {
+  for (const TensorSlot& tensor : layout_.tensors) {
     const auto part = container_.values<float>(
         gradient_name(steps_.at(step), ranks_.at(rank), tensor.name));
     all.insert(all.end(), part.begin(), part.end());
@@ -170,7 +170,7 @@ void RecordedGradients::find_layout() {
 void RecordedGradients::check_all() const {
   for (const std::uint64_t step : steps_)
     for (const std::uint64_t rank : ranks_)
-      for (const Tensor& tensor : layout_.tensors) {
+      for (const TensorSlot& tensor : layout_.tensors) {
         const std::string name = gradient_name(step, rank, tensor.name);
         const auto found = container_.arrays().find(name);
         if (found == container_.arrays().end())

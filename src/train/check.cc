@@ -64,8 +64,8 @@ void check_updates(Job job) {
     throw ConfigError(
         "Local steps exchange updates already: leave exchange at auto with them.");
   Settling::parse(job.settle);
-  std::vector<std::string> remarks;
-  place_optimizer(job, remarks);
+  std::vector<std::string> notices;
+  place_optimizer(job, notices);
   const Spec memory = memory_of(job);
   const bool makes_updates =
       make_memory(memory, Layout::flat(1))->units() == Units::updates;

@@ -124,7 +124,7 @@ void copy(const store::Container& from, const std::string& name, std::span<float
 }
 
 std::string slot_name(const std::string& whose, std::string_view slot,
-                      const Tensor& tensor) {
+                      const TensorSlot& tensor) {
   return whose + "/" + std::string(slot) + "/" + tensor.name;
 }
 
@@ -174,7 +174,7 @@ store::Container shared_part(Live live, const State& state) {
   store::Container shared;
   shared.metadata["format"] = "pt";
   for (std::size_t i = 0; i < live.replica.size(); ++i) {
-    const Tensor& tensor = live.replica.tensor(i);
+    const TensorSlot& tensor = live.replica.tensor(i);
     shared.view(kWeight + tensor.name, std::span<const float>(live.replica.weight(i)),
                 tensor.shape);
   }
@@ -225,7 +225,7 @@ void restore(const store::Loaded& from, Live live) {
                       (was_local ? "above 1." : "of 1."));
   refuse_other_units(shared, live.replica);
   for (std::size_t i = 0; i < live.replica.size(); ++i) {
-    const Tensor& tensor = live.replica.tensor(i);
+    const TensorSlot& tensor = live.replica.tensor(i);
     copy(shared, kWeight + tensor.name, live.replica.weight(i));
   }
   const bool alone = live.outer != nullptr && from.own.has(kOptimizer + ".steps");

@@ -140,7 +140,7 @@ DriftError::DriftError(std::uint64_t step, std::uint64_t last_equal,
 }
 
 Comparison::Comparison(Transport& link, int channel)
-    : channel_(link.channel(channel)), courier_(*channel_, "compare", params_) {}
+    : channel_(link.channel(channel)), channel_(*channel_, "compare", params_) {}
 
 std::vector<Difference> Comparison::differences(const Fields& mine) {
   const std::vector<std::uint32_t> own = pack(mine);
@@ -151,9 +151,9 @@ std::vector<Difference> Comparison::differences(const Fields& mine) {
   const std::uint32_t said[] = {static_cast<std::uint32_t>(hash),
                                 static_cast<std::uint32_t>(hash >> 32),
                                 static_cast<std::uint32_t>(own.size())};
-  courier_.begin(std::size(said), 0);
-  courier_.enter("compare");
-  const std::vector<std::uint32_t> all = collective::gather_words(courier_, said);
+  channel_.begin(std::size(said), 0);
+  channel_.enter("compare");
+  const std::vector<std::uint32_t> all = collective::gather_words(channel_, said);
 
   std::map<std::vector<std::uint32_t>, std::size_t> group_of;
   std::vector<Group> groups;  // by their lowest ranks
@@ -173,10 +173,10 @@ std::vector<Difference> Comparison::differences(const Fields& mine) {
       throw LinkError(speaker,
                       name_ranks({speaker}) + " has too many fields to compare.");
     std::vector<std::uint32_t> words =
-        speaker == courier_.rank() ? own : std::vector<std::uint32_t>(group.words);
-    courier_.begin(words.size(), 0);
-    courier_.enter("tell");
-    broadcast.run_words(courier_, speaker, words);
+        speaker == channel_.rank() ? own : std::vector<std::uint32_t>(group.words);
+    channel_.begin(words.size(), 0);
+    channel_.enter("tell");
+    broadcast.run_words(channel_, speaker, words);
     if (!unpack(words, group.fields))
       throw LinkError(speaker,
                       name_ranks({speaker}) + " sent fields that cannot be read.");

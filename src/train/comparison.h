@@ -80,7 +80,7 @@ class Comparison {
  private:
   std::unique_ptr<Transport> channel_;
   Params params_;
-  collective::Courier courier_;
+  collective::MessageChannel channel_;
 };
 
 /// The sentences, cut after the fiftieth. For errors that are made of them.

@@ -30,7 +30,7 @@ class Conference {
  private:
   std::unique_ptr<Transport> channel_;
   Params params_;
-  collective::Courier courier_;
+  collective::MessageChannel channel_;
   collective::RankOrderSum sum_;
 };
 

@@ -34,7 +34,7 @@ std::string memory_that_steps(const Spec& optimizer) {
   return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;
 }
 
-void move_momentum(Job& job, std::vector<std::string>& remarks) {
+void move_momentum(Job& job, std::vector<std::string>& notices) {
   const Spec memory = memory_of(job);
   std::string& behind = job.local_steps > 1 ? job.outer : job.optimizer;
   Spec optimizer = Spec::parse(behind);
@@ -46,21 +46,21 @@ void move_momentum(Job& job, std::vector<std::string>& remarks) {
   const bool decays = job.weight_decay > 0 && job.local_steps == 1;
   behind = decays ? "sgd:" + moved + ",momentum_of=decay" : "sgd";
   if (!memory.params.str().empty()) {
-    remarks.emplace_back(
+    notices.emplace_back(
         "the memory dgc has the momentum, so the optimizer goes without.");
     return;
   }
   job.memory = "dgc:" + moved;  // which has the same parameters
-  remarks.push_back(moved + " is moved from the optimizer to the memory dgc.");
+  notices.push_back(moved + " is moved from the optimizer to the memory dgc.");
 }
 
 }  // namespace
 
-void place_optimizer(Job& job, std::vector<std::string>& remarks) {
+void place_optimizer(Job& job, std::vector<std::string>& notices) {
   job.exchange = exchange_of(job);
-  if (job.exchange != "updates") return move_momentum(job, remarks);
+  if (job.exchange != "updates") return move_momentum(job, notices);
   if (job.memory.empty()) job.memory = memory_that_steps(Spec::parse(job.optimizer));
-  remarks.push_back(
+  notices.push_back(
       "each worker takes its own step of " + Spec::parse(job.optimizer).name +
       ", and the workers exchange updates; exchange=gradients does without.");
 }
@@ -76,11 +76,11 @@ Settling Settling::parse(const std::string& text) {
   return {.at_end = true, .every = every};
 }
 
-void take_schedule(Job& job, std::vector<std::string>& remarks) {
+void take_schedule(Job& job, std::vector<std::string>& notices) {
   if (!job.density_schedule.empty()) return;
   job.density_schedule = find_scheme(job.scheme).schedule;
   if (job.density_schedule == "constant") return;
-  remarks.push_back("the scheme " + job.scheme + " warms up by " + job.density_schedule +
+  notices.push_back("the scheme " + job.scheme + " warms up by " + job.density_schedule +
                     "; density_schedule=constant goes without.");
 }
 

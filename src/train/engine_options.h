@@ -23,8 +23,8 @@ Spec memory_of(const Job& job);
 ///               sparsifies: then the optimizer behind it, the outer one of local steps, must
 ///               not apply it again
 ///
-/// Says in `remarks` what was moved.
-void place_optimizer(Job& job, std::vector<std::string>& remarks);
+/// Says in `notices` what was moved.
+void place_optimizer(Job& job, std::vector<std::string>& notices);
 
 /// When one dense exchange settles all residuals.
 struct Settling {
@@ -35,8 +35,8 @@ struct Settling {
 };
 
 /// Gives `job` the density schedule of its scheme where it has none of its own, and says so in
-/// `remarks` where that is a warm-up.
-void take_schedule(Job& job, std::vector<std::string>& remarks);
+/// `notices` where that is a warm-up.
+void take_schedule(Job& job, std::vector<std::string>& notices);
 
 /// Whether `clip` is for each worker's own gradient before it joins what is owed, as DGC has it,
 /// and not for what was exchanged. Local steps clip their own.

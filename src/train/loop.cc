@@ -59,8 +59,8 @@ class Trainer {
           Comparison& comparison)
       : link_(link),
         comparison_(comparison),
-        remarks_(),
-        job_(prepared(std::move(job), remarks_)),
+        notices_(),
+        job_(prepared(std::move(job), notices_)),
         options_(options),
         observer_(observer),
         task_(make_task(job_, {link.rank(), link.size()})),
@@ -107,11 +107,11 @@ class Trainer {
   }
 
  private:
-  static Job prepared(Job job, std::vector<std::string>& remarks) {
-    place_optimizer(job, remarks);
-    take_schedule(job, remarks);
+  static Job prepared(Job job, std::vector<std::string>& notices) {
+    place_optimizer(job, notices);
+    take_schedule(job, notices);
     if (clips_before(job))
-      remarks.push_back("each worker clips its own gradient, at clip / sqrt(workers).");
+      notices.push_back("each worker clips its own gradient, at clip / sqrt(workers).");
     return job;
   }
 
@@ -191,7 +191,7 @@ class Trainer {
     start.buckets = replica_.engine().buckets();
     start.gradient_bytes = start.parameters * sizeof(float);
     start.engine_bytes = replica_.engine().memory_bytes();
-    start.remarks = remarks_;
+    start.notices = notices_;
     outcome_.dense_bytes_per_step = static_cast<double>(start.dense_bytes);
     first_step_ = position_.step;
     recorder_.plan(start.first_step, start.steps);
@@ -217,7 +217,7 @@ class Trainer {
     pass(record);
     if (!local_) record.report = replica_.engine().finish();
     record.finite = record.report.finite && apply(record.lr);
-    if (!record.finite) passes_.bring_back();
+    if (!record.finite) passes_.restore();
     if (!record.finite && local_ && !fault_) fault_ = find_in_gradients(replica_);
     ++position_.step;
     round_.push_back(std::move(record));
@@ -235,7 +235,7 @@ class Trainer {
     if (done && !fault_ && aborts()) fault_ = find_in_weights(replica_);
     if (done) report = local_->exchange();
     if (!report.finite) {
-      passes_.bring_back();
+      passes_.restore();
       for (StepRecord& record : round_) record.finite = false;
     }
     const double ended = done ? report.start + report.seconds : link_.now();
@@ -460,9 +460,9 @@ class Trainer {
     if (!options_.resume) return;
     const store::Loaded from = folder_->load(*store_link_, replica_.fingerprint());
     restore(from, live());
-    for (const std::string& sentence : from.passed_over) remarks_.push_back(sentence);
+    for (const std::string& sentence : from.passed_over) notices_.push_back(sentence);
     if (from.resized)
-      remarks_.push_back("the checkpoint was made by " +
+      notices_.push_back("the checkpoint was made by " +
                          std::to_string(from.manifest.shards.size()) +
                          " workers: what they owed was shared out anew, its mean kept.");
   }
@@ -508,7 +508,7 @@ class Trainer {
 
   Transport& link_;
   Comparison& comparison_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> notices_;
   const Job job_;
   const TrainOptions& options_;
   Observer& observer_;

@@ -138,7 +138,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
   return made;
 }
 
-double weight_decay_of(const Job& job, const Tensor& parameter) {
+double weight_decay_of(const Job& job, const TensorSlot& parameter) {
   return job.decay_vectors || parameter.shape.size() > 1 ? job.weight_decay : 0;
 }
 

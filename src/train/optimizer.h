@@ -57,7 +57,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
                                           std::span<const std::size_t> sizes);
 
 /// What a parameter decays by: nothing where it is a vector and the job lets these be.
-double weight_decay_of(const Job& job, const Tensor& parameter);
+double weight_decay_of(const Job& job, const TensorSlot& parameter);
 
 /// The factor that makes a gradient of squared length `squares` no longer than `longest`; 1
 /// where it is not, or where `longest` is 0.

@@ -20,7 +20,7 @@ class PassMemory {
     for (std::size_t i = 0; i < live_.size(); ++i)
       std::ranges::copy(live_[i], kept_[i].begin());
   }
-  void bring_back() {
+  void restore() {
     for (std::size_t i = 0; i < live_.size(); ++i)
       std::ranges::copy(kept_[i], live_[i].begin());
   }

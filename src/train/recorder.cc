@@ -67,7 +67,7 @@ void Recorder::take(std::uint64_t step, Replica& replica) {
       if (replica.gradient(i).empty()) continue;
       std::vector<float> values = bring(rank, replica.gradient(i));
       if (channel_->rank() != 0) continue;
-      const Tensor& tensor = replica.tensor(i);
+      const TensorSlot& tensor = replica.tensor(i);
       taken_.keep(
           store::gradient_name(step, static_cast<std::uint64_t>(rank), tensor.name),
           std::move(values), tensor.shape);

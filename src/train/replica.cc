@@ -88,7 +88,7 @@ std::string Replica::weights_hash() {
 
 std::string Replica::fingerprint() const {
   core::Hasher hasher;
-  for (const Tensor& tensor : layout_.tensors) {
+  for (const TensorSlot& tensor : layout_.tensors) {
     hasher.add(std::as_bytes(std::span(tensor.name)));
     hasher.add(std::as_bytes(std::span(tensor.shape)));
   }

@@ -31,7 +31,9 @@ class Replica {
 
   Engine& engine() noexcept { return *engine_; }
   std::size_t size() const noexcept { return parameters_.size(); }
-  const Tensor& tensor(std::size_t parameter) const { return layout_.tensors[parameter]; }
+  const TensorSlot& tensor(std::size_t parameter) const {
+    return layout_.tensors[parameter];
+  }
   /// Of the parameters, in their order.
   std::vector<std::size_t> sizes() const;
   std::span<float> weight(std::size_t parameter);

@@ -10,7 +10,7 @@
 namespace topknot::train {
 namespace {
 
-std::string shape_text(const Tensor& tensor) {
+std::string shape_text(const TensorSlot& tensor) {
   std::string text;
   for (const auto size : tensor.shape) {
     if (!text.empty()) text += 'x';

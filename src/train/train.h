@@ -33,8 +33,8 @@ struct Start {
   std::uint64_t dense_bytes = 0;  ///< a rank would send in a dense step: 8n(P-1)/P
   std::vector<Layout> buckets;
   std::uint64_t gradient_bytes = 0;
-  std::uint64_t engine_bytes = 0;    ///< debts and velocities, beyond the gradients
-  std::vector<std::string> remarks;  ///< of the resume: what was passed over, folded
+  std::uint64_t engine_bytes = 0;    ///< residuals and velocities, beyond the gradients
+  std::vector<std::string> notices;  ///< of the resume: what was passed over, folded
 };
 
 /// One step. The engine's report is this rank's own; what is marked so is of all ranks and

@@ -10,7 +10,7 @@
 //   frame   header and at most 64 KiB of the message     tag 0
 //   rest    what is left of it, if anything              a tag that the header names
 //
-// A frame finds its receive, or the receive its frame, in the Lane of its channel and
+// A frame finds its receive, or the receive its frame, in the Queue of its channel and
 // sender; the rest is asked for when both are known, its length checked against the limit.
 // A frame is always on offer, so a message of up to 64 KiB needs no round trip and no
 // help from the receiver; a longer one needs one round trip more, which takes less time
@@ -25,7 +25,7 @@
 // job the ranks agree on by FailureAgreement, whose control messages are frames; listeners
 // answer for a rank that computes.
 //
-// Received bytes come into memory of the office's and are handed over by wait(). Gloo lets go
+// Received bytes come into memory of the endpoint's and are handed over by wait(). Gloo lets go
 // of what is being sent when its Work is destroyed, so abandon() is all that memory needs.
 
 #include "transports/c10d.h"
@@ -38,7 +38,7 @@
 #include "core/random.h"
 #include "core/text.h"
 #include "topknot/error.h"
-#include "transports/c10d_office.h"
+#include "transports/c10d_endpoint.h"
 
 namespace topknot {
 namespace {
@@ -47,15 +47,15 @@ using namespace c10d_link;
 
 class C10d final : public Transport {
  public:
-  C10d(std::shared_ptr<Office> office, std::uint64_t channel)
-      : office_(std::move(office)), channel_(channel) {}
+  C10d(std::shared_ptr<Endpoint> endpoint, std::uint64_t channel)
+      : endpoint_(std::move(endpoint)), channel_(channel) {}
 
   ~C10d() override { abandon(); }
   C10d(const C10d&) = delete;
   C10d& operator=(const C10d&) = delete;
 
-  int rank() const noexcept override { return office_->rank(); }
-  int size() const noexcept override { return office_->size(); }
+  int rank() const noexcept override { return endpoint_->rank(); }
+  int size() const noexcept override { return endpoint_->size(); }
 
   Pending send(int to, std::span<const std::byte> bytes) override {
     return start(to, bytes, nullptr);
@@ -69,60 +69,61 @@ class C10d final : public Transport {
 
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
     require_alive();
-    auto letter = new_letter(from);
-    letter->into = &into;
-    letter->limit = limit;
-    letter->bytes = std::move(into);
+    auto operation = new_letter(from);
+    operation->into = &into;
+    operation->limit = limit;
+    operation->bytes = std::move(into);
     into.clear();
-    office_->guarded(from, [&] { office_->want(channel_, letter); });
-    return keep(std::move(letter));
+    endpoint_->guarded(from, [&] { endpoint_->want(channel_, operation); });
+    return keep(std::move(operation));
   }
 
   void wait(Pending message) override {
-    const auto found = letters_.find(static_cast<std::uint64_t>(message));
-    if (found == letters_.end()) {
+    const auto found = operations_.find(static_cast<std::uint64_t>(message));
+    if (found == operations_.end()) {
       require_alive();
       throw ContractError("A message was waited for that is not under way.");
     }
-    const std::shared_ptr<Letter> letter = std::move(found->second);
-    letters_.erase(found);
+    const std::shared_ptr<Operation> operation = std::move(found->second);
+    operations_.erase(found);
     try {
-      if (!letter->is_send)
-        office_->await_frame(*letter);
-      else if (letter->frame)
-        office_->await(letter->frame, letter->peer, letter->peer);
-      if (letter->rest) office_->await(letter->rest, letter->peer, letter->peer);
+      if (!operation->is_send)
+        endpoint_->await_frame(*operation);
+      else if (operation->frame)
+        endpoint_->await(operation->frame, operation->peer, operation->peer);
+      if (operation->rest)
+        endpoint_->await(operation->rest, operation->peer, operation->peer);
     } catch (const LinkError&) {
       abandon();
-      office_->withdraw(channel_, {letter});
+      endpoint_->withdraw(channel_, {operation});
       throw;
     }
-    if (!letter->is_send) *letter->into = std::move(letter->bytes);
-    if (letter->too_long != 0) refuse(*letter);
+    if (!operation->is_send) *operation->into = std::move(operation->bytes);
+    if (operation->too_long != 0) refuse(*operation);
   }
 
   void fail(const LinkError& cause) noexcept override {
-    office_->agreement().fail(Failure::of(cause));
+    endpoint_->agreement().fail(Failure::of(cause));
   }
 
   void abandon() noexcept override {
-    std::vector<std::shared_ptr<Letter>> open;
-    for (auto& [id, letter] : letters_) open.push_back(std::move(letter));
-    letters_.clear();
+    std::vector<std::shared_ptr<Operation>> open;
+    for (auto& [id, operation] : operations_) open.push_back(std::move(operation));
+    operations_.clear();
     if (!open.empty()) abandoned_ = true;
-    office_->withdraw(channel_, open);
+    endpoint_->withdraw(channel_, open);
   }
 
   bool allreduce(std::span<float> x) override {
     require_alive();
     const int next = (rank() + 1) % size();
     Work work;
-    office_->guarded(next, [&] {
+    endpoint_->guarded(next, [&] {
       std::vector<at::Tensor> tensors = {
           at::from_blob(x.data(), {static_cast<std::int64_t>(x.size())}, at::kFloat)};
-      work = office_->backend().allreduce(tensors);
+      work = endpoint_->backend().allreduce(tensors);
     });
-    office_->await(work, next, FailureAgreement::kEveryone);
+    endpoint_->await(work, next, FailureAgreement::kEveryone);
     return true;
   }
 
@@ -131,58 +132,59 @@ class C10d final : public Transport {
   }
 
   int node_of(int rank) const noexcept override {
-    return office_->hosts().empty() ? rank
-                                    : office_->hosts()[static_cast<std::size_t>(rank)];
+    return endpoint_->hosts().empty()
+               ? rank
+               : endpoint_->hosts()[static_cast<std::size_t>(rank)];
   }
 
   // A channel is known by the way to it from the root, mixed to a word.
   std::unique_ptr<Transport> channel(int id) override {
     const auto step = static_cast<std::uint32_t>(id);
-    return std::make_unique<C10d>(office_, core::random_bits(channel_, step));
+    return std::make_unique<C10d>(endpoint_, core::random_bits(channel_, step));
   }
 
  private:
-  std::shared_ptr<Letter> new_letter(int peer) const {
+  std::shared_ptr<Operation> new_letter(int peer) const {
     if (peer < 0 || peer >= size())
       throw ContractError("There is no rank " + std::to_string(peer) + " among " +
                           std::to_string(size()) + ".");
-    auto letter = std::make_shared<Letter>();
-    letter->peer = peer;
-    return letter;
+    auto operation = std::make_shared<Operation>();
+    operation->peer = peer;
+    return operation;
   }
 
-  Pending keep(std::shared_ptr<Letter> letter) {
-    letters_.emplace(++last_id_, std::move(letter));
+  Pending keep(std::shared_ptr<Operation> operation) {
+    operations_.emplace(++last_id_, std::move(operation));
     return static_cast<Pending>(last_id_);
   }
 
   Pending start(int to, std::span<const std::byte> bytes,
                 std::shared_ptr<const std::vector<std::byte>> shared) {
     require_alive();
-    auto letter = new_letter(to);
-    letter->is_send = true;
-    letter->shared = std::move(shared);
-    office_->start(channel_, *letter, bytes);
-    return keep(std::move(letter));
+    auto operation = new_letter(to);
+    operation->is_send = true;
+    operation->shared = std::move(shared);
+    endpoint_->start(channel_, *operation, bytes);
+    return keep(std::move(operation));
   }
 
   void require_alive() const {
-    office_->require_alive();
+    endpoint_->require_alive();
     if (abandoned_) throw LinkError(rank(), "this channel has been given up");
   }
 
-  [[noreturn]] void refuse(const Letter& letter) const {
-    throw OverlongError(letter.peer,
-                        "rank " + std::to_string(letter.peer) + " sent a message of " +
-                            std::to_string(letter.too_long) + " bytes where at most " +
-                            std::to_string(letter.limit) + " were expected");
+  [[noreturn]] void refuse(const Operation& operation) const {
+    throw OverlongError(operation.peer,
+                        "rank " + std::to_string(operation.peer) + " sent a message of " +
+                            std::to_string(operation.too_long) + " bytes where at most " +
+                            std::to_string(operation.limit) + " were expected");
   }
 
-  const std::shared_ptr<Office> office_;
+  const std::shared_ptr<Endpoint> endpoint_;
   const std::uint64_t channel_;
   bool abandoned_ = false;
   std::uint64_t last_id_ = 0;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Letter>> letters_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Operation>> operations_;
 };
 
 }  // namespace
@@ -208,7 +210,7 @@ std::unique_ptr<Transport> make_c10d(const std::string& group, std::vector<int> 
     throw ContractError("There are " + std::to_string(hosts.size()) + " hosts for " +
                         std::to_string(found->getSize()) + " ranks.");
   return std::make_unique<C10d>(
-      std::make_shared<Office>(std::move(found), std::move(hosts), options), 0);
+      std::make_shared<Endpoint>(std::move(found), std::move(hosts), options), 0);
 }
 
 }  // namespace topknot

@@ -2,14 +2,14 @@
 //
 // inproc: ranks are threads of one process.
 //
-// Every ordered pair of ranks has, for each channel, a Lane: the sends nobody has asked
+// Every ordered pair of ranks has, for each channel, a Queue: the sends nobody has asked
 // for yet and the receives nobody has answered yet; one of the two queues is always
 // empty. Whoever comes second copies, straight from the sender's bytes into the
 // receiver's vector, so a message is copied once, nothing depends on the order of the
 // waits, and a wait only sleeps until the other side has come.
 //
 // A rank that goes away (its last channel is destroyed, for instance by an exception)
-// closes its lanes. Whoever waits for it is told at once rather than at the deadline.
+// closes its queues. Whoever waits for it is told at once rather than at the deadline.
 //
 // What ended the job the ranks agree on by FailureAgreement. Its control messages are calls:
 // the asking thread runs the other rank's answer.
@@ -36,8 +36,8 @@ using transports::Failure;
 using transports::FailureAgreement;
 using Clock = FailureAgreement::Clock;
 
-/// One message as one side sees it. Guarded by its lane's mutex.
-struct Letter {
+/// One message as one side sees it. Guarded by its queue's mutex.
+struct Operation {
   std::span<const std::byte> bytes;        // of a send
   std::vector<std::byte>* into = nullptr;  // of a receive
   std::size_t limit = 0;                   // of a receive
@@ -46,14 +46,14 @@ struct Letter {
 };
 
 /// What passes from one rank to another over one channel.
-struct Lane {
+struct Queue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::shared_ptr<Letter>> sent;    // not yet received
-  std::deque<std::shared_ptr<Letter>> wanted;  // not yet sent
-  bool closed = false;                         // one of its two ranks has gone
+  std::deque<std::shared_ptr<Operation>> sent;    // not yet received
+  std::deque<std::shared_ptr<Operation>> wanted;  // not yet sent
+  bool closed = false;                            // one of its two ranks has gone
 
-  void deliver(Letter& from, Letter& to) {
+  void deliver(Operation& from, Operation& to) {
     if (from.bytes.size() > to.limit) to.too_long = from.bytes.size();
     const auto bytes = from.bytes.first(std::min(from.bytes.size(), to.limit));
     to.into->assign(bytes.begin(), bytes.end());
@@ -61,16 +61,16 @@ struct Lane {
     changed.notify_all();
   }
 
-  // The memory behind a letter is about to go: no peer may touch it any more.
-  void withdraw(const std::shared_ptr<Letter>& letter) {
-    std::erase(sent, letter);
-    std::erase(wanted, letter);
+  // The memory behind a operation is about to go: no peer may touch it any more.
+  void withdraw(const std::shared_ptr<Operation>& operation) {
+    std::erase(sent, operation);
+    std::erase(wanted, operation);
     closed = true;
     changed.notify_all();
   }
 };
 
-/// The lanes of all channels between the ranks of one make_inproc().
+/// The queues of all channels between the ranks of one make_inproc().
 class Hub {
  public:
   Hub(int size, double timeout) : size_(size), closed_(static_cast<std::size_t>(size)) {
@@ -89,44 +89,44 @@ class Hub {
     return *agreements_[static_cast<std::size_t>(rank)];
   }
 
-  Lane& lane(const std::vector<int>& channel, int from, int to) {
+  Queue& queue(const std::vector<int>& channel, int from, int to) {
     const std::scoped_lock lock(mutex_);
-    std::vector<std::unique_ptr<Lane>>& lanes = channels_[channel];
+    std::vector<std::unique_ptr<Queue>>& queues = channels_[channel];
     const std::size_t ranks = static_cast<std::size_t>(size_);
-    if (lanes.empty()) lanes.resize(ranks * ranks);
-    std::unique_ptr<Lane>& lane =
-        lanes[static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to)];
-    if (!lane) {
-      lane = std::make_unique<Lane>();
-      lane->closed = closed_[static_cast<std::size_t>(from)] ||
-                     closed_[static_cast<std::size_t>(to)];
+    if (queues.empty()) queues.resize(ranks * ranks);
+    std::unique_ptr<Queue>& queue =
+        queues[static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to)];
+    if (!queue) {
+      queue = std::make_unique<Queue>();
+      queue->closed = closed_[static_cast<std::size_t>(from)] ||
+                      closed_[static_cast<std::size_t>(to)];
     }
-    return *lane;
+    return *queue;
   }
 
   void leave(int rank) {
     const std::scoped_lock lock(mutex_);
     closed_[static_cast<std::size_t>(rank)] = true;
-    for_lanes_of(rank, [](Lane& lane) { lane.closed = true; });
+    for_lanes_of(rank, [](Queue& queue) { queue.closed = true; });
   }
 
  private:
   // Lets `rank`, wherever it waits, look again.
   void wake(int rank) {
     const std::scoped_lock lock(mutex_);
-    for_lanes_of(rank, [](Lane&) {});
+    for_lanes_of(rank, [](Queue&) {});
   }
 
   template <typename Change>
   void for_lanes_of(int rank, Change change) {
-    for (auto& [channel, lanes] : channels_) {
-      for (std::size_t i = 0; i < lanes.size(); ++i) {
+    for (auto& [channel, queues] : channels_) {
+      for (std::size_t i = 0; i < queues.size(); ++i) {
         const auto from = static_cast<int>(i) / size_;
         const auto to = static_cast<int>(i) % size_;
-        if (!lanes[i] || (from != rank && to != rank)) continue;
-        const std::scoped_lock lane_lock(lanes[i]->mutex);
-        change(*lanes[i]);
-        lanes[i]->changed.notify_all();
+        if (!queues[i] || (from != rank && to != rank)) continue;
+        const std::scoped_lock lane_lock(queues[i]->mutex);
+        change(*queues[i]);
+        queues[i]->changed.notify_all();
       }
     }
   }
@@ -134,7 +134,7 @@ class Hub {
   const int size_;
   std::mutex mutex_;
   std::vector<bool> closed_;
-  std::map<std::vector<int>, std::vector<std::unique_ptr<Lane>>> channels_;
+  std::map<std::vector<int>, std::vector<std::unique_ptr<Queue>>> channels_;
   std::vector<std::unique_ptr<FailureAgreement>> agreements_;  // by rank
 };
 
@@ -161,8 +161,8 @@ class Inproc final : public Transport {
         path_(std::move(path)),
         agreement_(seat_->hub().agreement(seat_->rank())) {
     for (int peer = 0; peer < size(); ++peer) {
-      to_.push_back(&seat_->hub().lane(path_, rank(), peer));
-      from_.push_back(&seat_->hub().lane(path_, peer, rank()));
+      to_.push_back(&seat_->hub().queue(path_, rank(), peer));
+      from_.push_back(&seat_->hub().queue(path_, peer, rank()));
     }
   }
 
@@ -170,59 +170,59 @@ class Inproc final : public Transport {
   int size() const noexcept override { return seat_->hub().size(); }
 
   Pending send(int to, std::span<const std::byte> bytes) override {
-    auto letter = std::make_shared<Letter>();
-    letter->bytes = bytes;
-    Lane& lane = *to_.at(static_cast<std::size_t>(to));
+    auto operation = std::make_shared<Operation>();
+    operation->bytes = bytes;
+    Queue& queue = *to_.at(static_cast<std::size_t>(to));
     {
-      const std::scoped_lock lock(lane.mutex);
-      if (lane.wanted.empty()) {
-        lane.sent.push_back(letter);
+      const std::scoped_lock lock(queue.mutex);
+      if (queue.wanted.empty()) {
+        queue.sent.push_back(operation);
       } else {
-        lane.deliver(*letter, *lane.wanted.front());
-        lane.wanted.pop_front();
+        queue.deliver(*operation, *queue.wanted.front());
+        queue.wanted.pop_front();
       }
     }
-    return remember({&lane, std::move(letter), to});
+    return remember({&queue, std::move(operation), to});
   }
 
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    auto letter = std::make_shared<Letter>();
-    letter->into = &into;
-    letter->limit = limit;
-    Lane& lane = *from_.at(static_cast<std::size_t>(from));
+    auto operation = std::make_shared<Operation>();
+    operation->into = &into;
+    operation->limit = limit;
+    Queue& queue = *from_.at(static_cast<std::size_t>(from));
     {
-      const std::scoped_lock lock(lane.mutex);
-      if (lane.sent.empty()) {
-        lane.wanted.push_back(letter);
+      const std::scoped_lock lock(queue.mutex);
+      if (queue.sent.empty()) {
+        queue.wanted.push_back(operation);
       } else {
-        lane.deliver(*lane.sent.front(), *letter);
-        lane.sent.pop_front();
+        queue.deliver(*queue.sent.front(), *operation);
+        queue.sent.pop_front();
       }
     }
-    return remember({&lane, std::move(letter), from});
+    return remember({&queue, std::move(operation), from});
   }
 
   void wait(Pending message) override {
     const auto found = under_way_.find(message);
     if (found == under_way_.end())
       throw ContractError("wait() was called twice for one message, or for none.");
-    const auto [lane, letter, peer] = std::move(found->second);
+    const auto [queue, operation, peer] = std::move(found->second);
     under_way_.erase(found);
 
-    std::unique_lock lock(lane->mutex);
-    if (!letter->done) await(lock, *lane, *letter, peer);
-    if (!letter->done) {
-      lane->withdraw(letter);
+    std::unique_lock lock(queue->mutex);
+    if (!operation->done) await(lock, *queue, *operation, peer);
+    if (!operation->done) {
+      queue->withdraw(operation);
       lock.unlock();
       agreement_.fail(parting_of(peer));
       abandon();
       agreement_.failure().raise();
     }
-    if (letter->too_long != 0)
+    if (operation->too_long != 0)
       throw OverlongError(peer, "rank " + std::to_string(peer) + " sent a message of " +
-                                    std::to_string(letter->too_long) +
+                                    std::to_string(operation->too_long) +
                                     " bytes where at most " +
-                                    std::to_string(letter->limit) + " were expected");
+                                    std::to_string(operation->limit) + " were expected");
   }
 
   void fail(const LinkError& cause) noexcept override {
@@ -233,8 +233,8 @@ class Inproc final : public Transport {
   // to let go of the memory behind them.
   void abandon() noexcept override {
     for (auto& [id, message] : under_way_) {
-      const std::scoped_lock lock(message.lane->mutex);
-      if (!message.letter->done) message.lane->withdraw(message.letter);
+      const std::scoped_lock lock(message.queue->mutex);
+      if (!message.operation->done) message.queue->withdraw(message.operation);
     }
     under_way_.clear();
   }
@@ -257,8 +257,8 @@ class Inproc final : public Transport {
 
  private:
   struct UnderWay {
-    Lane* lane;
-    std::shared_ptr<Letter> letter;
+    Queue* queue;
+    std::shared_ptr<Operation> operation;
     int peer;
   };
 
@@ -276,15 +276,15 @@ class Inproc final : public Transport {
     return {peer, "rank " + std::to_string(peer) + " has left the job"};
   }
 
-  // Returns when the letter is done or cannot be any more. Holds the lock at the end.
-  void await(std::unique_lock<std::mutex>& lock, Lane& lane, const Letter& letter,
+  // Returns when the operation is done or cannot be any more. Holds the lock at the end.
+  void await(std::unique_lock<std::mutex>& lock, Queue& queue, const Operation& operation,
              int peer) {
     const FailureAgreement::Wait wait(agreement_, peer);
     const auto is_over = [&] {
-      return letter.done || lane.closed || agreement_.failed();
+      return operation.done || queue.closed || agreement_.failed();
     };
     auto look_at = wait.deadline();
-    while (!lane.changed.wait_until(lock, look_at, is_over)) {
+    while (!queue.changed.wait_until(lock, look_at, is_over)) {
       lock.unlock();
       look_at = agreement_.check(Clock::now());
       lock.lock();
@@ -294,8 +294,8 @@ class Inproc final : public Transport {
   std::shared_ptr<Seat> seat_;
   const std::vector<int> path_;  // the ids that led here from the first channel
   FailureAgreement& agreement_;
-  std::vector<Lane*> to_;    // by rank of the receiver
-  std::vector<Lane*> from_;  // by rank of the sender
+  std::vector<Queue*> to_;    // by rank of the receiver
+  std::vector<Queue*> from_;  // by rank of the sender
   std::map<Pending, UnderWay> under_way_;
   std::uint64_t next_ = 0;
 };

@@ -29,8 +29,8 @@ namespace topknot {
 namespace {
 
 using mpi::Job;
-using mpi::Lane;
 using mpi::Message;
+using mpi::Queue;
 using transports::Failure;
 using transports::FailureAgreement;
 using Clock = FailureAgreement::Clock;
@@ -204,17 +204,17 @@ class Mpi final : public Transport {
     }
   }
 
-  Pending start_send(int to, std::span<const std::byte> bytes, Lane lane,
+  Pending start_send(int to, std::span<const std::byte> bytes, Queue queue,
                      std::shared_ptr<const std::vector<std::byte>> shared) {
     return alive([&] {
       const auto guard = enter();
-      return messages_.start_send(to, bytes, lane, std::move(shared));
+      return messages_.start_send(to, bytes, queue, std::move(shared));
     });
   }
 
   Pending start_recv(int from, std::vector<std::byte>& into, std::size_t limit,
-                     Lane lane) {
-    return alive([&] { return messages_.start_recv(from, into, limit, lane); });
+                     Queue queue) {
+    return alive([&] { return messages_.start_recv(from, into, limit, queue); });
   }
 
   bool look(Message& m) {

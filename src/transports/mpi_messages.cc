@@ -26,9 +26,9 @@ Messages::Messages(MPI_Comm comm, int id, int ranks, std::uint64_t max_chunk)
   stuck_.resize(static_cast<std::size_t>(ranks) * kLanes);
 }
 
-Pending Messages::start_send(int to, std::span<const std::byte> bytes, Lane lane,
+Pending Messages::start_send(int to, std::span<const std::byte> bytes, Queue queue,
                              std::shared_ptr<const std::vector<std::byte>> shared) {
-  const std::uint32_t slot = take(to, lane);
+  const std::uint32_t slot = take(to, queue);
   Message& m = *messages_[slot];
   m.into = nullptr;
   m.shared = std::move(shared);
@@ -40,20 +40,20 @@ Pending Messages::start_send(int to, std::span<const std::byte> bytes, Lane lane
   }
   std::size_t piece = 0;
   do {
-    piece = std::min(bytes.size(), chunk_[lane]);
+    piece = std::min(bytes.size(), chunk_[queue]);
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Isend(bytes.data(), static_cast<int>(piece), MPI_BYTE, to, lane, comm_,
+    check(MPI_Isend(bytes.data(), static_cast<int>(piece), MPI_BYTE, to, queue, comm_,
                     &request),
           to);
     m.requests.push_back(request);
     bytes = bytes.subspan(piece);
-  } while (piece == chunk_[lane]);
+  } while (piece == chunk_[queue]);
   return pending(slot);
 }
 
 Pending Messages::start_recv(int from, std::vector<std::byte>& into, std::size_t limit,
-                             Lane lane) {
-  const std::uint32_t slot = take(from, lane);
+                             Queue queue) {
+  const std::uint32_t slot = take(from, queue);
   Message& m = *messages_[slot];
   m.into = &into;
   m.bytes = std::exchange(into, {});
@@ -64,7 +64,7 @@ Pending Messages::start_recv(int from, std::vector<std::byte>& into, std::size_t
   return pending(slot);
 }
 
-std::uint32_t Messages::take(int peer, Lane lane) {
+std::uint32_t Messages::take(int peer, Queue queue) {
   if (peer < 0 || peer >= ranks_) {
     throw ContractError("there is no rank " + std::to_string(peer) + " among the " +
                         std::to_string(ranks_) + " ranks");
@@ -80,7 +80,7 @@ std::uint32_t Messages::take(int peer, Lane lane) {
   m.open = true;
   m.done = false;
   m.peer = peer;
-  m.lane = lane;
+  m.queue = queue;
   return slot;
 }
 
@@ -127,7 +127,7 @@ void Messages::progress_receives() {
   std::size_t kept = 0;
   for (const std::uint32_t slot : receives_) {
     Message& m = *messages_[slot];
-    std::uint64_t& stuck = stuck_[static_cast<std::size_t>(m.peer) * kLanes + m.lane];
+    std::uint64_t& stuck = stuck_[static_cast<std::size_t>(m.peer) * kLanes + m.queue];
     if (stuck != round_ && !m.done) progress_receive(m);
     // The rest of a message that is too long stays where it is, for ever.
     if (m.done && m.overlong == 0) continue;
@@ -147,7 +147,7 @@ void Messages::progress_receive(Message& m) {
       std::copy_n(m.scratch.begin(), m.piece,
                   m.bytes.begin() + static_cast<std::ptrdiff_t>(m.filled));
     m.filled += m.piece;
-    if (m.piece < chunk_[m.lane] || m.overlong != 0) break;
+    if (m.piece < chunk_[m.queue] || m.overlong != 0) break;
   }
   m.scratch = {};
   m.bytes.resize(m.filled);
@@ -159,7 +159,7 @@ bool Messages::probe(Message& m) {
   int here = 0;
   MPI_Message piece = MPI_MESSAGE_NULL;
   MPI_Status status;
-  check(MPI_Improbe(m.peer, m.lane, comm_, &here, &piece, &status), m.peer);
+  check(MPI_Improbe(m.peer, m.queue, comm_, &here, &piece, &status), m.peer);
   if (!here) return false;
   int count = 0;
   check(MPI_Get_count(&status, MPI_BYTE, &count), m.peer);
@@ -176,7 +176,7 @@ bool Messages::probe(Message& m) {
 
 void Messages::take_overlong(Message& m, MPI_Message piece) {
   m.overlong = m.filled + m.piece;
-  m.whole = m.piece < chunk_[m.lane];
+  m.whole = m.piece < chunk_[m.queue];
   const bool far_too_long = m.piece > std::max(kMostScratch, 8 * m.limit);
   m.scratch.resize(far_too_long ? 0 : m.piece);
   m.piece = far_too_long ? 0 : m.limit - m.filled;

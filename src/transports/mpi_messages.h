@@ -36,14 +36,14 @@ namespace topknot::mpi {
 
 /// Messages and roll calls are apart, by tag, so that a channel can be made while
 /// messages of its parent are under way.
-enum Lane : int { kMessages = 0, kRollCall = 1, kLanes = 2 };
+enum Queue : int { kMessages = 0, kRollCall = 1, kLanes = 2 };
 
 struct Message {
   std::uint32_t use = 0;  // how often this slot was taken: no Pending is valid twice
   bool open = false;      // started, and not yet waited for
   bool done = false;
   int peer = 0;
-  Lane lane = kMessages;
+  Queue queue = kMessages;
 
   // A send: requests[0, arrived) have completed.
   std::shared_ptr<const std::vector<std::byte>> shared;
@@ -71,10 +71,10 @@ class Messages {
   Messages(MPI_Comm comm, int id, int ranks, std::uint64_t max_chunk);
 
   /// `shared` is null or owns `bytes`.
-  Pending start_send(int to, std::span<const std::byte> bytes, Lane lane,
+  Pending start_send(int to, std::span<const std::byte> bytes, Queue queue,
                      std::shared_ptr<const std::vector<std::byte>> shared);
   Pending start_recv(int from, std::vector<std::byte>& into, std::size_t limit,
-                     Lane lane);
+                     Queue queue);
 
   /// Throws ContractError where it is not under way.
   Message& find(Pending message);
@@ -93,7 +93,7 @@ class Messages {
   std::size_t max_chunk() const noexcept { return chunk_[kMessages]; }
 
  private:
-  std::uint32_t take(int peer, Lane lane);
+  std::uint32_t take(int peer, Queue queue);
   Pending pending(std::uint32_t slot) const;
   void progress_send(Message& m);
   void progress_receives();
@@ -109,7 +109,7 @@ class Messages {
   std::vector<std::unique_ptr<Message>> messages_;  // a Pending names a slot of these
   std::vector<std::uint32_t> free_;                 // slots for new messages
   std::vector<std::uint32_t> receives_;             // unfinished, in the order they began
-  std::vector<std::uint64_t> stuck_;  // by source and lane: the last round without end
+  std::vector<std::uint64_t> stuck_;  // by source and queue: the last round without end
   std::uint64_t round_ = 0;           // looks at all receives so far
 };
 

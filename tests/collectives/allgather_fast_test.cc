@@ -31,8 +31,8 @@ TEST(AllgatherFast, HasTheBitsOfTopka) {
           SCOPED_TRACE("P=" + std::to_string(ranks) + " n=" + std::to_string(n) +
                        " k=" + std::to_string(k) + " rank " + std::to_string(r));
           EXPECT_TRUE(same_bits(fast[r].sum, slow[r].sum));
-          EXPECT_TRUE(same_bits(fast[r].acc, slow[r].acc));
-          EXPECT_EQ(fast[r].paid, slow[r].paid);
+          EXPECT_TRUE(same_bits(fast[r].residual, slow[r].residual));
+          EXPECT_EQ(fast[r].settled, slow[r].settled);
           EXPECT_TRUE(std::ranges::is_sorted(fast[r].index));
           auto listed = slow[r].index;
           std::ranges::sort(listed);
@@ -46,12 +46,12 @@ TEST(AllgatherFast, WritesOverTheGradient) {
   const std::size_t n = 2 * kWindow + 3;
   for (const std::size_t k : {n / 1000, n / 10})
     run(3, [&](Transport& link) {
-      const auto pick = make_compressor({"topk", {}}, Layout::flat(n));
+      const auto compressor = make_compressor({"topk", {}}, Layout::flat(n));
       const auto made =
-          make_collective({"allgather_fast", {}}, link, *pick, Layout::flat(n));
-      std::vector<float> acc(n);
+          make_collective({"allgather_fast", {}}, link, *compressor, Layout::flat(n));
+      std::vector<float> residual(n);
       std::vector<float> grad = noise(n, link.rank(), 0);
-      made->reduce(acc, grad, k, grad);
+      made->reduce(residual, grad, k, grad);
       std::vector<float> expected(n);
       for (int r = 0; r < 3; ++r) expected = added(expected, largest(noise(n, r, 0), k));
       EXPECT_EQ(grad, expected) << "k=" << k;

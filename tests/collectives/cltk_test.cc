@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cltk: one rank in turn says where. What it shares with its family is in
-// index_agreement_test.cc.
+// shared_index_sum_test.cc.
 #include <gtest/gtest.h>
 
 #include "collectives/training.h"
@@ -35,10 +35,10 @@ TEST(CltK, LetsTheRanksLeadInTurn) {
 class Counting final : public Compressor {
  public:
   explicit Counting(std::unique_ptr<Compressor> topk) : topk_(std::move(topk)) {}
-  bool select(std::span<float> acc, std::span<float> grad, std::size_t k,
+  bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     ++asked;
-    return topk_->select(acc, grad, k + more, out);
+    return topk_->select(residual, grad, k + more, out);
   }
 
   int asked = 0;
@@ -51,14 +51,14 @@ class Counting final : public Compressor {
 TEST(CltK, SelectsOnTheLeaderAlone) {
   run(3, [](Transport& link) {
     const Layout layout = Layout::flat(100);
-    Counting pick(make_compressor(Spec::parse("topk"), layout));
-    const auto made = make_collective(Spec::parse("cltk"), link, pick, layout);
-    std::vector<float> acc(100);
+    Counting compressor(make_compressor(Spec::parse("topk"), layout));
+    const auto made = make_collective(Spec::parse("cltk"), link, compressor, layout);
+    std::vector<float> residual(100);
     for (int step = 0; step < 7; ++step) {
-      const int before = pick.asked;
+      const int before = compressor.asked;
       std::vector<float> grad(100, 1.0F);
-      made->reduce(acc, grad, 5, grad);
-      EXPECT_EQ(pick.asked - before, link.rank() == step % 3 ? 1 : 0);
+      made->reduce(residual, grad, 5, grad);
+      EXPECT_EQ(compressor.asked - before, link.rank() == step % 3 ? 1 : 0);
     }
   });
 }
@@ -66,13 +66,13 @@ TEST(CltK, SelectsOnTheLeaderAlone) {
 TEST(CltK, CutsWhatACompressorGivesBeyondK) {
   run(2, [](Transport& link) {
     const Layout layout = Layout::flat(100);
-    Counting pick(make_compressor(Spec::parse("topk"), layout));
-    pick.more = 30;
-    const auto made = make_collective(Spec::parse("cltk"), link, pick, layout);
-    std::vector<float> acc(100);
+    Counting compressor(make_compressor(Spec::parse("topk"), layout));
+    compressor.more = 30;
+    const auto made = make_collective(Spec::parse("cltk"), link, compressor, layout);
+    std::vector<float> residual(100);
     std::vector<float> grad(100);
     std::iota(grad.begin(), grad.end(), 1.0F);
-    const Reduced reduced = made->reduce(acc, grad, 5, grad);
+    const Reduced reduced = made->reduce(residual, grad, 5, grad);
     EXPECT_EQ(std::vector(reduced.index.begin(), reduced.index.end()),
               (std::vector<std::uint32_t>{95, 96, 97, 98, 99}));
   });
@@ -100,7 +100,7 @@ TEST(CltK, KeepsTheLawWithAnyValues) {
 }
 
 TEST(CltK, AppliesAStepOnAllRanksOrOnNone) {
-  for (const int ranks : {2, 3, 5, 8}) hold_sick_steps("cltk", ranks);
+  for (const int ranks : {2, 3, 5, 8}) hold_nonfinite_steps("cltk", ranks);
 }
 
 TEST(CltK, LosesNothingWithARank) {

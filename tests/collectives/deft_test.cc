@@ -28,7 +28,7 @@ std::vector<std::uint32_t> chosen_in(const Outcome& step, std::uint64_t begin,
   return chosen;
 }
 
-std::size_t count_in(const Outcome& step, const Tensor& tensor) {
+std::size_t count_in(const Outcome& step, const TensorSlot& tensor) {
   return chosen_in(step, tensor.offset, tensor.offset + tensor.size()).size();
 }
 
@@ -147,9 +147,9 @@ TEST(Deft, SpreadsTheWork) {
 
 TEST(Deft, RefusesAnotherVectorThanItWasMadeFor) {
   const auto alone = make_inproc(1);
-  const auto pick = make_compressor(Spec::parse("topk"), Layout::flat(10));
+  const auto compressor = make_compressor(Spec::parse("topk"), Layout::flat(10));
   const auto made =
-      make_collective(Spec::parse("deft"), *alone[0], *pick, Layout::flat(10));
+      make_collective(Spec::parse("deft"), *alone[0], *compressor, Layout::flat(10));
   std::vector<float> x(11);
   EXPECT_THROW(made->reduce(x, x, 1, x), ContractError);
 }

@@ -25,7 +25,7 @@ TEST(DenseSwitch, TakesTheShorterFormAndReadsBackTheSame) {
   for (const std::string coding : {"plain", "auto", "delta", "bitmap", "dense"})
     for (const std::string values : {"f32", "bf16", "i8"}) {
       Params params = Params::parse("coding=" + coding + ",values=" + values);
-      Courier courier(*alone[0], "test", params);
+      MessageChannel channel(*alone[0], "test", params);
       DenseSwitch either;
       for (std::size_t count = 0; count <= kRegion.size(); ++count) {
         SCOPED_TRACE(coding + " " + values + " " + std::to_string(count));
@@ -34,17 +34,17 @@ TEST(DenseSwitch, TakesTheShorterFormAndReadsBackTheSame) {
         Message message;
         std::vector<float> sparse_error;
         std::vector<float> error;
-        courier.code(pairs, kRegion, 0, sparse, sparse_error);
-        const std::size_t dense = courier.dense_length(kRegion.size());
-        const bool was_dense = either.code(courier, pairs, kRegion, 0, message, error);
+        channel.code(pairs, kRegion, 0, sparse, sparse_error);
+        const std::size_t dense = channel.dense_length(kRegion.size());
+        const bool was_dense = either.code(channel, pairs, kRegion, 0, message, error);
         EXPECT_EQ(was_dense, count > 0 && sparse.size() >= dense);
         EXPECT_EQ(message.size(), was_dense ? dense : sparse.size());
         EXPECT_EQ(error, sparse_error);
 
         Sparse expected;
         Sparse read;
-        courier.read(sparse, 0, 0, kRegion, kRegion.size(), expected);
-        courier.read(message, 0, 0, kRegion, kRegion.size(), read);
+        channel.read(sparse, 0, 0, kRegion, kRegion.size(), expected);
+        channel.read(message, 0, 0, kRegion, kRegion.size(), read);
         drop_filling(kRegion.size(), read);
         EXPECT_EQ(read, expected);
       }
@@ -54,23 +54,23 @@ TEST(DenseSwitch, TakesTheShorterFormAndReadsBackTheSame) {
 TEST(DenseSwitch, IsAtHalfForPlainWords) {
   const auto alone = make_inproc(1);
   Params params = Params::parse("coding=plain");
-  Courier courier(*alone[0], "test", params);
+  MessageChannel channel(*alone[0], "test", params);
   DenseSwitch either;
   Message message;
   std::vector<float> error;
-  EXPECT_FALSE(either.code(courier, pairs_of(119), kRegion, 0, message, error));
-  EXPECT_TRUE(either.code(courier, pairs_of(120), kRegion, 0, message, error));
+  EXPECT_FALSE(either.code(channel, pairs_of(119), kRegion, 0, message, error));
+  EXPECT_TRUE(either.code(channel, pairs_of(120), kRegion, 0, message, error));
 }
 
 // Two bits have no zero: the filling would be read as something.
 TEST(DenseSwitch, LeavesTwoBitValuesSparse) {
   const auto alone = make_inproc(1);
   Params params = Params::parse("coding=plain,values=i2");
-  Courier courier(*alone[0], "test", params);
+  MessageChannel channel(*alone[0], "test", params);
   DenseSwitch either;
   Message message;
   std::vector<float> error;
-  EXPECT_FALSE(either.code(courier, pairs_of(239), kRegion, 0, message, error));
+  EXPECT_FALSE(either.code(channel, pairs_of(239), kRegion, 0, message, error));
 }
 
 TEST(DenseSwitch, DropsZerosOnlyFromAWholeRegion) {

@@ -29,27 +29,28 @@ TEST(Dense, LosesNothingInSegmentsOfAnyLength) {
     });
 }
 
-// Without a debt the segments are read as they come.
+// Without a residual the segments are read as they come.
 TEST(Dense, GivesTheSameBitsWithoutADebtAndInOneSegmentOrMany) {
   const std::size_t n = 1003;
   const Case c{.collective = "dense", .n = n, .k = n, .data = Data::random};
   for (const int ranks : {2, 3, 4})
     run(ranks, [&](Transport& link) {
       const Layout layout = Layout::flat(n);
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
-      const auto whole = make_collective(Spec::parse("dense"), link, *pick, layout);
+      const auto compressor = make_compressor(Spec::parse("topk"), layout);
+      const auto whole = make_collective(Spec::parse("dense"), link, *compressor, layout);
       std::vector<float> expected = gradient(c, link.rank(), 0);
       whole->reduce({}, expected, n, expected);
       int channel = 0;
       for (const char* spec : {"dense:segment=1", "dense:segment=64"})
-        for (const bool indebted : {false, true}) {
+        for (const bool with_residual : {false, true}) {
           const auto part = link.channel(channel++);
-          const auto made = make_collective(Spec::parse(spec), *part, *pick, layout);
-          std::vector<float> acc(indebted ? n : 0);
+          const auto made =
+              make_collective(Spec::parse(spec), *part, *compressor, layout);
+          std::vector<float> residual(with_residual ? n : 0);
           std::vector<float> sum(n);
-          made->reduce(acc, copy_of(gradient(c, link.rank(), 0)), n, sum);
+          made->reduce(residual, copy_of(gradient(c, link.rank(), 0)), n, sum);
           EXPECT_EQ(sum, expected)
-              << spec << (indebted ? " with" : " without") << " a debt";
+              << spec << (with_residual ? " with" : " without") << " a residual";
         }
     });
 }

@@ -155,10 +155,10 @@ TEST(ExDyna, SelectsInShortVectors) {
 
 TEST(ExDyna, DealsAnewWhenTheTableIsOfAnotherJob) {
   const auto alone = make_inproc(1);
-  const auto pick = make_compressor(Spec::parse("topk"), Layout::flat(10));
+  const auto compressor = make_compressor(Spec::parse("topk"), Layout::flat(10));
   for (const Table& table : {Table{512, 512}, Table{7}, Table{}}) {
     const auto made =
-        make_collective(Spec::parse("exdyna"), *alone[0], *pick, Layout::flat(10));
+        make_collective(Spec::parse("exdyna"), *alone[0], *compressor, Layout::flat(10));
     State state = state_of(*made);
     state.tables["blocks"] = table;
     state.loading = true;

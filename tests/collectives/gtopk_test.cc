@@ -34,7 +34,7 @@ TEST(GTopk, OwesWhatTwoBitsTakeOff) {
 TEST(GTopk, AppliesAStepOnAllRanksOrOnNone) {
   for (const std::string& schedule : kSchedules)
     for (const int ranks : {2, 3, 4, 5, 6, 7, 8, 9, 16})
-      hold_sick_steps(schedule + ",values=i8", ranks);
+      hold_nonfinite_steps(schedule + ",values=i8", ranks);
 }
 
 TEST(GTopk, LosesNothingWithARank) {
@@ -46,39 +46,39 @@ TEST(GTopk, GivesOneRankItsOwnSelection) {
   for (const std::string& schedule : kSchedules)
     run(1, [&](Transport& link) {
       const Layout layout = Layout::flat(4);
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
-      const auto made = make_collective(Spec::parse(schedule), link, *pick, layout);
-      std::vector<float> acc(4);
+      const auto compressor = make_compressor(Spec::parse("topk"), layout);
+      const auto made = make_collective(Spec::parse(schedule), link, *compressor, layout);
+      std::vector<float> residual(4);
       std::vector<float> sum(4);
-      made->reduce(acc, copy_of(std::vector<float>{1, -4, 3, 2}), 2, sum);
+      made->reduce(residual, copy_of(std::vector<float>{1, -4, 3, 2}), 2, sum);
       EXPECT_EQ(sum, (std::vector<float>{0, -4, 3, 0}));
-      EXPECT_EQ(acc, (std::vector<float>{1, 0, 0, 2}));
+      EXPECT_EQ(residual, (std::vector<float>{1, 0, 0, 2}));
     });
 }
 
 // Rank r has r + 1 at coordinate r, and one coordinate survives.
 TEST(GTopk, LeavesWhatIsDroppedToTheLowestThatDropsIt) {
   for (const std::string& schedule : kSchedules) {
-    std::vector<std::vector<float>> debts(4);
-    std::vector<std::vector<std::uint32_t>> paid(4);
+    std::vector<std::vector<float>> residuals(4);
+    std::vector<std::vector<std::uint32_t>> settled(4);
     run(4, [&](Transport& link) {
       const auto me = static_cast<std::size_t>(link.rank());
       const Layout layout = Layout::flat(4);
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
-      const auto made = make_collective(Spec::parse(schedule), link, *pick, layout);
-      std::vector<float> acc(4);
-      acc[me] = static_cast<float>(me + 1);
+      const auto compressor = make_compressor(Spec::parse("topk"), layout);
+      const auto made = make_collective(Spec::parse(schedule), link, *compressor, layout);
+      std::vector<float> residual(4);
+      residual[me] = static_cast<float>(me + 1);
       std::vector<float> sum(4);
-      const Reduced reduced = made->reduce(acc, {}, 1, sum);
+      const Reduced reduced = made->reduce(residual, {}, 1, sum);
       EXPECT_EQ(sum, (std::vector<float>{0, 0, 0, 4}));
-      debts[me] = acc;
-      paid[me].assign(reduced.paid.begin(), reduced.paid.end());
+      residuals[me] = residual;
+      settled[me].assign(reduced.settled.begin(), reduced.settled.end());
     });
-    EXPECT_EQ(debts[0], (std::vector<float>{1, 2, 0, 0}));  // 2 was rank 1's
-    EXPECT_EQ(debts[1], (std::vector<float>{0, 0, 0, 0}));
-    EXPECT_EQ(debts[2], (std::vector<float>{0, 0, 3, 0}));
-    EXPECT_EQ(debts[3], (std::vector<float>{0, 0, 0, 0}));
-    EXPECT_EQ(paid, (std::vector<std::vector<std::uint32_t>>{{}, {1}, {}, {3}}));
+    EXPECT_EQ(residuals[0], (std::vector<float>{1, 2, 0, 0}));  // 2 was rank 1's
+    EXPECT_EQ(residuals[1], (std::vector<float>{0, 0, 0, 0}));
+    EXPECT_EQ(residuals[2], (std::vector<float>{0, 0, 3, 0}));
+    EXPECT_EQ(residuals[3], (std::vector<float>{0, 0, 0, 0}));
+    EXPECT_EQ(settled, (std::vector<std::vector<std::uint32_t>>{{}, {1}, {}, {3}}));
   }
 }
 
@@ -86,11 +86,11 @@ TEST(GTopk, CutsEqualValuesEquallyEverywhere) {
   for (const std::string& schedule : kSchedules)
     run(7, [&](Transport& link) {
       const Layout layout = Layout::flat(20);
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
-      const auto made = make_collective(Spec::parse(schedule), link, *pick, layout);
-      std::vector<float> acc(20, link.rank() % 2 == 0 ? 1.0F : -1.0F);
+      const auto compressor = make_compressor(Spec::parse("topk"), layout);
+      const auto made = make_collective(Spec::parse(schedule), link, *compressor, layout);
+      std::vector<float> residual(20, link.rank() % 2 == 0 ? 1.0F : -1.0F);
       std::vector<float> sum(20);
-      const Reduced reduced = made->reduce(acc, {}, 3, sum);
+      const Reduced reduced = made->reduce(residual, {}, 3, sum);
       EXPECT_EQ(std::vector(reduced.index.begin(), reduced.index.end()),
                 (std::vector<std::uint32_t>{0, 1, 2}));
     });
@@ -105,16 +105,16 @@ double lost_share(const std::string& collective, int ranks) {
   std::mutex mutex;
   run(ranks, [&](Transport& link) {
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto made = make_collective(Spec::parse(collective), link, *pick, layout);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
+    const auto made = make_collective(Spec::parse(collective), link, *compressor, layout);
     const Case c{.collective = collective, .n = n, .k = k};
     const std::vector<float> owed = gradient(c, link.rank(), 0);
-    std::vector<float> acc = owed;
+    std::vector<float> residual = owed;
     std::vector<float> sum(n);
-    made->reduce(acc, {}, k, sum);
+    made->reduce(residual, {}, k, sum);
     const std::scoped_lock lock(mutex);
     for (std::size_t i = 0; i < n; ++i) {
-      balance[i] += owed[i] - acc[i] - (link.rank() == 0 ? sum[i] : 0);
+      balance[i] += owed[i] - residual[i] - (link.rank() == 0 ? sum[i] : 0);
       if (link.rank() == 0) sent += std::abs(sum[i]);
     }
   });
@@ -169,12 +169,12 @@ TEST(GTopk, CutsWhatACompressorGivesBeyondK) {
     const auto traffic = std::make_shared<Traffic>();
     const auto metered = make_metered(link.channel(0), traffic);
     const Layout layout = Layout::flat(1000);
-    const auto pick = make_compressor(Spec::parse("threshold:value=0.001"), layout);
+    const auto compressor = make_compressor(Spec::parse("threshold:value=0.001"), layout);
     const auto made =
-        make_collective(Spec::parse("gtopk:coding=plain"), *metered, *pick, layout);
-    std::vector<float> acc(1000, 1.0F);
+        make_collective(Spec::parse("gtopk:coding=plain"), *metered, *compressor, layout);
+    std::vector<float> residual(1000, 1.0F);
     std::vector<float> sum(1000);
-    EXPECT_EQ(made->reduce(acc, {}, 10, sum).count, 10u);
+    EXPECT_EQ(made->reduce(residual, {}, 10, sum).count, 10u);
     EXPECT_LE(traffic->bytes(), traffic->messages() * (32 + 8 * 10));
   });
 }

@@ -58,12 +58,12 @@ TEST(Hierarchical, IsTheInnerCollectiveForNodesOfOneRank) {
         reduce(4, "hierarchical:group=1,inner=" + inner, n, 50, gradient, 3);
     for (std::size_t r = 0; r < 4; ++r) {
       EXPECT_EQ(ours[r].sum, plain[r].sum) << inner;
-      EXPECT_EQ(ours[r].acc, plain[r].acc) << inner;
-      auto listed = plain[r].paid;
+      EXPECT_EQ(ours[r].residual, plain[r].residual) << inner;
+      auto listed = plain[r].settled;
       std::ranges::sort(listed);
-      auto paid = ours[r].paid;
-      std::ranges::sort(paid);
-      EXPECT_EQ(paid, listed) << inner;
+      auto settled = ours[r].settled;
+      std::ranges::sort(settled);
+      EXPECT_EQ(settled, listed) << inner;
     }
   }
 }
@@ -79,7 +79,7 @@ TEST(Hierarchical, GivesTheDenseSumWhenEverythingIsWanted) {
                  [n](int rank, int step) { return uncorrelated(n, rank, step); });
       for (const Outcome& one : outcomes) {
         EXPECT_EQ(one.sum, total);
-        EXPECT_EQ(one.acc, std::vector<float>(n));
+        EXPECT_EQ(one.residual, std::vector<float>(n));
         EXPECT_EQ(one.count, n);
       }
     }
@@ -93,10 +93,10 @@ TEST(Hierarchical, SelectsFromTheSumOfANode) {
   for (const Outcome& one : outcomes)
     EXPECT_EQ(one.sum, (std::vector<float>{0, 4 + 9, 2, 5}));
   // Member 0 has coordinates 0 and 1, member 1 has 2 and 3.
-  EXPECT_EQ(outcomes[0].acc, (std::vector<float>{3, 0, 0, 0}));
-  EXPECT_EQ(outcomes[1].acc, (std::vector<float>{0, 0, 4, 0}));
-  EXPECT_EQ(outcomes[2].acc, (std::vector<float>{1, 0, 0, 0}));
-  EXPECT_EQ(outcomes[3].acc, (std::vector<float>{0, 0, 0, 2}));
+  EXPECT_EQ(outcomes[0].residual, (std::vector<float>{3, 0, 0, 0}));
+  EXPECT_EQ(outcomes[1].residual, (std::vector<float>{0, 0, 4, 0}));
+  EXPECT_EQ(outcomes[2].residual, (std::vector<float>{1, 0, 0, 0}));
+  EXPECT_EQ(outcomes[3].residual, (std::vector<float>{0, 0, 0, 2}));
 }
 
 TEST(Hierarchical, SendsDenseInsideANodeAndASelectionBetweenNodes) {
@@ -150,25 +150,25 @@ void spoil(const Shape& shape, std::size_t k,
            const std::function<void(int, std::vector<float>&)>& spoiler) {
   const std::size_t n = 40;
   const Case c{.collective = "hierarchical", .n = n};
-  const auto debt = [&](int rank) { return gradient(c, rank, -1); };
+  const auto residual = [&](int rank) { return gradient(c, rank, -1); };
   std::vector<std::vector<float>> sums(static_cast<std::size_t>(shape.ranks));
   run(shape.ranks, [&](Transport& link) {
-    const auto pick = make_compressor({"topk", {}}, Layout::flat(n));
+    const auto compressor = make_compressor({"topk", {}}, Layout::flat(n));
     const auto made =
-        make_collective(Spec::parse(name(shape, "")), link, *pick, Layout::flat(n));
-    const std::vector<float> before = debt(link.rank());
-    std::vector<float> acc = before;
+        make_collective(Spec::parse(name(shape, "")), link, *compressor, Layout::flat(n));
+    const std::vector<float> before = residual(link.rank());
+    std::vector<float> residual = before;
     std::vector<float> grad = gradient(c, link.rank(), 0);
     spoiler(link.rank(), grad);
-    EXPECT_FALSE(made->reduce(acc, grad, k, grad).finite);
-    EXPECT_EQ(acc, before) << "rank " << link.rank();
+    EXPECT_FALSE(made->reduce(residual, grad, k, grad).finite);
+    EXPECT_EQ(residual, before) << "rank " << link.rank();
     grad = gradient(c, link.rank(), 1);
-    EXPECT_TRUE(made->reduce(acc, grad, n, grad).finite);
+    EXPECT_TRUE(made->reduce(residual, grad, n, grad).finite);
     sums[static_cast<std::size_t>(link.rank())] = grad;
   });
   std::vector<float> total(n);
   for (int r = 0; r < shape.ranks; ++r)
-    total = added(added(total, debt(r)), gradient(c, r, 1));
+    total = added(added(total, residual(r)), gradient(c, r, 1));
   for (const std::vector<float>& sum : sums) EXPECT_EQ(sum, total);
 }
 
@@ -176,11 +176,11 @@ TEST(Hierarchical, AppliesAStepOnAllRanksOrOnNone) {
   const float bad[] = {std::numeric_limits<float>::quiet_NaN(),
                        std::numeric_limits<float>::infinity()};
   for (const Shape& shape : {Shape{4, 2}, {6, 3}, {9, 3}})
-    for (int sick = 0; sick < shape.ranks; ++sick)
+    for (int nonfinite = 0; nonfinite < shape.ranks; ++nonfinite)
       for (const std::size_t where : kSpoilt)
         for (const float value : bad)
           spoil(shape, 10, [&](int rank, std::vector<float>& grad) {
-            if (rank == sick) grad[where] = value;
+            if (rank == nonfinite) grad[where] = value;
           });
 }
 
@@ -228,36 +228,37 @@ class Hosted final : public Transport {
   const std::vector<int> hosts_;
 };
 
-/// Which ranks each rank hands its debt to, with everything left owed: those in its node.
-/// Rank r owes 10^r everywhere, so the digits of a debt tell whose it is.
+/// Which ranks each rank hands its residual to, with everything left owed: those in its node.
+/// Rank r owes 10^r everywhere, so the digits of a residual tell whose it is.
 std::vector<std::string> members(const std::vector<int>& hosts) {
   const std::size_t n = 60;  // three ranks or two share it evenly
   const auto ranks = static_cast<int>(hosts.size());
   std::vector<std::string> found(hosts.size());
   run(ranks, [&](Transport& link) {
     Hosted hosted(link, hosts);
-    const auto pick = make_compressor({"topk", {}}, Layout::flat(n));
+    const auto compressor = make_compressor({"topk", {}}, Layout::flat(n));
     const auto made =
-        make_collective({"hierarchical", {}}, hosted, *pick, Layout::flat(n));
-    std::vector<float> acc(n, static_cast<float>(std::pow(10, link.rank())));
+        make_collective({"hierarchical", {}}, hosted, *compressor, Layout::flat(n));
+    std::vector<float> residual(n, static_cast<float>(std::pow(10, link.rank())));
     std::vector<float> sum(n);
-    made->reduce(acc, {}, 0, sum);
-    const float debt = *std::ranges::max_element(acc);
-    found[static_cast<std::size_t>(link.rank())] = std::to_string(static_cast<int>(debt));
+    made->reduce(residual, {}, 0, sum);
+    const float residual = *std::ranges::max_element(residual);
+    found[static_cast<std::size_t>(link.rank())] =
+        std::to_string(static_cast<int>(residual));
   });
   return found;
 }
 
 TEST(Hierarchical, AsksTheTransportWhoSharesANode) {
-  using Debts = std::vector<std::string>;
-  EXPECT_EQ(members({0, 0, 1, 1}), (Debts{"11", "11", "1100", "1100"}));
-  EXPECT_EQ(members({5, 2, 5, 2}), (Debts{"101", "1010", "101", "1010"}));
-  EXPECT_EQ(members({0, 0, 0}), (Debts{"111", "111", "111"}));
+  using Residuals = std::vector<std::string>;
+  EXPECT_EQ(members({0, 0, 1, 1}), (Residuals{"11", "11", "1100", "1100"}));
+  EXPECT_EQ(members({5, 2, 5, 2}), (Residuals{"101", "1010", "101", "1010"}));
+  EXPECT_EQ(members({0, 0, 0}), (Residuals{"111", "111", "111"}));
   // Hosts of two and of four: nodes of two.
   EXPECT_EQ(members({0, 0, 1, 1, 1, 1}),
-            (Debts{"11", "11", "1100", "1100", "110000", "110000"}));
+            (Residuals{"11", "11", "1100", "1100", "110000", "110000"}));
   // Hosts of two and of three have no common measure but one.
-  EXPECT_EQ(members({0, 0, 1, 1, 1}), (Debts{"1", "10", "100", "1000", "10000"}));
+  EXPECT_EQ(members({0, 0, 1, 1, 1}), (Residuals{"1", "10", "100", "1000", "10000"}));
 }
 
 // ---- what can be asked for
@@ -265,9 +266,9 @@ TEST(Hierarchical, AsksTheTransportWhoSharesANode) {
 std::string refusal(const std::string& collective, int ranks) {
   std::string sentence;
   run(ranks, [&](Transport& link) {
-    const auto pick = make_compressor({"topk", {}}, Layout::flat(10));
+    const auto compressor = make_compressor({"topk", {}}, Layout::flat(10));
     try {
-      make_collective(Spec::parse(collective), link, *pick, Layout::flat(10));
+      make_collective(Spec::parse(collective), link, *compressor, Layout::flat(10));
     } catch (const ConfigError& error) {
       if (link.rank() == 0) sentence = error.what();
     }
@@ -298,24 +299,24 @@ TEST(Hierarchical, HandsTheInnerItsParameters) {
 
 TEST(Hierarchical, NamesALostRankByItsNumberInTheJob) {
   std::vector<int> blamed(4, -1);
-  run_to_the_end(4,
-                 [&](Transport& link) {
-                   if (link.rank() == 3) return;
-                   const auto pick = make_compressor({"topk", {}}, Layout::flat(10));
-                   const auto made = make_collective(Spec::parse("hierarchical:group=2"),
-                                                     link, *pick, Layout::flat(10));
-                   const std::vector<float> grad(10, 1.0F);
-                   std::vector<float> acc(10, 2.0F);
-                   std::vector<float> sum(10);
-                   try {
-                     made->reduce(acc, copy_of(grad), 1, sum);
-                   } catch (const LinkError& error) {
-                     blamed[static_cast<std::size_t>(link.rank())] = error.peer();
-                     EXPECT_EQ(acc, std::vector<float>(10, 3.0F))
-                         << "nothing counts as sent";
-                   }
-                 },
-                 {.timeout = 5});
+  run_to_the_end(
+      4,
+      [&](Transport& link) {
+        if (link.rank() == 3) return;
+        const auto compressor = make_compressor({"topk", {}}, Layout::flat(10));
+        const auto made = make_collective(Spec::parse("hierarchical:group=2"), link,
+                                          *compressor, Layout::flat(10));
+        const std::vector<float> grad(10, 1.0F);
+        std::vector<float> residual(10, 2.0F);
+        std::vector<float> sum(10);
+        try {
+          made->reduce(residual, copy_of(grad), 1, sum);
+        } catch (const LinkError& error) {
+          blamed[static_cast<std::size_t>(link.rank())] = error.peer();
+          EXPECT_EQ(residual, std::vector<float>(10, 3.0F)) << "nothing counts as sent";
+        }
+      },
+      {.timeout = 5});
   EXPECT_EQ(blamed[1], 3);
   EXPECT_EQ(blamed[2], 3);
 }
@@ -331,14 +332,15 @@ TEST(Hierarchical, LetsTheInnerKeepItsState) {
     int count = 0;
   };
   const auto alone = make_inproc(1);
-  const auto pick = make_compressor({"topk", {}}, Layout::flat(10));
+  const auto compressor = make_compressor({"topk", {}}, Layout::flat(10));
   for (const CollectiveEntry& entry : collectives()) {
     if (entry.name == "hierarchical") continue;
     const std::string inner(entry.name);
     Names own;
     Names through;
-    make_collective({inner, {}}, *alone[0], *pick, Layout::flat(10))->visit_state(own);
-    make_collective(Spec::parse("hierarchical:inner=" + inner), *alone[0], *pick,
+    make_collective({inner, {}}, *alone[0], *compressor, Layout::flat(10))
+        ->visit_state(own);
+    make_collective(Spec::parse("hierarchical:inner=" + inner), *alone[0], *compressor,
                     Layout::flat(10))
         ->visit_state(through);
     EXPECT_EQ(through.count, own.count) << inner;

@@ -27,8 +27,8 @@ std::size_t owner(std::size_t i, std::size_t n, std::size_t ranks, std::size_t s
 struct Expected {
   Places index;
   std::vector<float> sum;
-  std::vector<Places> paid;              // by rank
-  std::vector<std::vector<float>> debt;  // by rank
+  std::vector<Places> settled;               // by rank
+  std::vector<std::vector<float>> residual;  // by rank
 };
 
 /// What a step must come to, when rank r sends the `wanted[r]` largest of what it owes.
@@ -54,10 +54,10 @@ Expected oracle(const Outcome& step, std::size_t number, std::size_t k,
   std::ranges::sort(expected.index);
   for (const std::uint32_t i : expected.index) expected.sum[i] = total[i];
   for (std::size_t r = 0; r < ranks; ++r) {
-    expected.paid.emplace_back();
+    expected.settled.emplace_back();
     std::ranges::set_intersection(sent[r], expected.index,
-                                  std::back_inserter(expected.paid[r]));
-    for (const std::uint32_t i : expected.paid[r]) expected.debt[r][i] = 0;
+                                  std::back_inserter(expected.settled[r]));
+    for (const std::uint32_t i : expected.settled[r]) expected.residual[r][i] = 0;
   }
   return expected;
 }
@@ -65,10 +65,10 @@ Expected oracle(const Outcome& step, std::size_t number, std::size_t k,
 void expect(Outcome step, const Expected& expected) {
   ASSERT_EQ(step.index, expected.index);
   ASSERT_EQ(step.sum, expected.sum);
-  for (std::size_t r = 0; r < step.debt.size(); ++r) {
-    std::ranges::sort(step.paid[r]);
-    ASSERT_EQ(step.paid[r], expected.paid[r]) << "rank " << r;
-    ASSERT_EQ(step.debt[r], expected.debt[r]) << "rank " << r;
+  for (std::size_t r = 0; r < step.residual.size(); ++r) {
+    std::ranges::sort(step.settled[r]);
+    ASSERT_EQ(step.settled[r], expected.settled[r]) << "rank " << r;
+    ASSERT_EQ(step.residual[r], expected.residual[r]) << "rank " << r;
   }
 }
 
@@ -177,7 +177,7 @@ TEST_P(Knot, KeepsThemInEveryCoding) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Knot, ::testing::ValuesIn(kRanks));
 
 TEST(KnotScale, IsFollowedWithoutAStepThatIsOff) {
-  // Debts of before are lost beside 2^100, so the law is inexact, but not the choice.
+  // Residuals of before are lost beside 2^100, so the law is inexact, but not the choice.
   const std::size_t n = 500;
   const auto steps = train({.collective = "knot",
                             .layout = Layout::flat(n),
@@ -219,13 +219,13 @@ TEST(Knot, FindsCoordinatesAbove24Bits) {
   const Places hot = {0, (1U << 24) - 1, 1U << 24, (1U << 24) + 1, (1U << 24) + 39};
   run(2, [&](Transport& link) {
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto made = make_collective(Spec::parse("knot"), link, *pick, layout);
-    std::vector<float> acc(n);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
+    const auto made = make_collective(Spec::parse("knot"), link, *compressor, layout);
+    std::vector<float> residual(n);
     std::vector<float> grad(n);
     for (const std::uint32_t i : hot)
       grad[i] = static_cast<float>(link.rank() + 1) + static_cast<float>(i % 8);
-    const Reduced reduced = made->reduce(acc, grad, 5, grad);
+    const Reduced reduced = made->reduce(residual, grad, 5, grad);
     Places index(reduced.index.begin(), reduced.index.end());
     std::ranges::sort(index);
     EXPECT_EQ(index, hot);
@@ -266,7 +266,7 @@ TEST(KnotSchedule, KeepsTheLawInAnyCoding) {
 TEST(KnotSchedule, AppliesAStepOnAllRanksOrOnNone) {
   for (const char* schedule : {"direct", "log"})
     for (const int ranks : {2, 3, 5, 8})
-      hold_sick_steps(std::string("knot:values=bf16,schedule=") + schedule, ranks);
+      hold_nonfinite_steps(std::string("knot:values=bf16,schedule=") + schedule, ranks);
 }
 
 TEST(KnotSchedule, LosesNothingWithARank) {
@@ -301,7 +301,8 @@ TEST(KnotSurvive, SendsLessWhileTooLittleSurvivesAndKeepsTheLargestOfIt) {
       expect(steps[s], oracle(steps[s], s, k, wanted));
       if (HasFatalFailure()) return;
       for (std::size_t r = 0; r < 4; ++r) {
-        wanted[r] = std::min(k, next_quota(wanted[r], steps[s].paid[r].size(), survive));
+        wanted[r] =
+            std::min(k, next_quota(wanted[r], steps[s].settled[r].size(), survive));
         fewest = std::min(fewest, wanted[r]);
       }
       EXPECT_EQ(std::min(static_cast<double>(k), steps[s].after.numbers.at("quota")),
@@ -328,9 +329,9 @@ TEST(KnotSurvive, IsOffUnlessAskedFor) {
 TEST(KnotSurvive, IsAShare) {
   const auto alone = make_inproc(1);
   const Layout layout = Layout::flat(10);
-  const auto pick = make_compressor(Spec::parse("topk"), layout);
+  const auto compressor = make_compressor(Spec::parse("topk"), layout);
   EXPECT_REFUSAL(
-      make_collective(Spec::parse("knot:survive=1.5"), *alone[0], *pick, layout),
+      make_collective(Spec::parse("knot:survive=1.5"), *alone[0], *compressor, layout),
       ConfigError, "survive=1.5 is not in 0..1.");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // micro: equal parts that go round. What its selection promises, and controller=, is in
-// exclusive_select_test.cc; what it shares with its family in index_agreement_test.cc.
+// exclusive_select_test.cc; what it shares with its family in shared_index_sum_test.cc.
 #include <gtest/gtest.h>
 
 #include "collectives/training.h"
@@ -94,7 +94,7 @@ TEST(Micro, KeepsTheLawWithEitherController) {
 TEST(Micro, AppliesAStepOnAllRanksOrOnNone) {
   for (const char* controller : {"exact", "published"})
     for (const int ranks : {2, 3, 5})
-      hold_sick_steps(std::string("micro:controller=") + controller, ranks);
+      hold_nonfinite_steps(std::string("micro:controller=") + controller, ranks);
 }
 
 TEST(Micro, LosesNothingWithARank) {

@@ -22,10 +22,10 @@ namespace topknot::testing {
 
 /// What one rank has after a step.
 struct Outcome {
-  std::vector<float> acc;
+  std::vector<float> residual;
   std::vector<float> sum;
   std::vector<std::uint32_t> index;
-  std::vector<std::uint32_t> paid;
+  std::vector<std::uint32_t> settled;
   std::size_t count = 0;
   bool finite = true;
   Traffic traffic;
@@ -59,18 +59,19 @@ inline std::vector<Outcome> reduce(int ranks, const std::string& collective,
   run(ranks, [&](Transport& link) {
     Outcome& mine = outcomes[static_cast<std::size_t>(link.rank())];
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor({"topk", {}}, layout);
+    const auto compressor = make_compressor({"topk", {}}, layout);
     auto traffic = std::make_shared<Traffic>();
     const auto metered = make_metered(link.channel(0), traffic);
-    const auto made = make_collective(Spec::parse(collective), *metered, *pick, layout);
-    mine.acc.assign(n, 0.0F);
+    const auto made =
+        make_collective(Spec::parse(collective), *metered, *compressor, layout);
+    mine.residual.assign(n, 0.0F);
     for (int step = 0; step < steps; ++step) {
       *traffic = {};
       mine.sum.assign(n, 0.0F);
       const Reduced reduced =
-          made->reduce(mine.acc, copy_of(gradient(link.rank(), step)), k, mine.sum);
+          made->reduce(mine.residual, copy_of(gradient(link.rank(), step)), k, mine.sum);
       mine.index.assign(reduced.index.begin(), reduced.index.end());
-      mine.paid.assign(reduced.paid.begin(), reduced.paid.end());
+      mine.settled.assign(reduced.settled.begin(), reduced.settled.end());
       mine.count = reduced.count;
       mine.finite = reduced.finite;
     }

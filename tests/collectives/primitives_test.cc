@@ -54,13 +54,13 @@ TEST_P(EveryRoute, GathersEveryonesPairs) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params;
-      Courier courier(link, "test", params);
-      courier.begin(100, 1);
+      MessageChannel channel(link, "test", params);
+      channel.begin(100, 1);
       const std::vector<Region> regions(static_cast<std::size_t>(ranks), Region{0, 100});
       Allgather allgather;
       std::vector<Sparse> blocks;
       std::vector<float> error;
-      allgather.run(courier, pairs_of(link.rank(), 0), regions, 100, blocks, error,
+      allgather.run(channel, pairs_of(link.rank(), 0), regions, 100, blocks, error,
                     GetParam());
       for (int r = 0; r < ranks; ++r)
         EXPECT_EQ(blocks[static_cast<std::size_t>(r)], pairs_of(r, 0));
@@ -71,12 +71,12 @@ TEST_P(EveryRoute, GathersPositionsAndDensePieces) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params = Params::parse("values=bf16");
-      Courier courier(link, "test", params);
-      courier.begin(100, 1);
+      MessageChannel channel(link, "test", params);
+      channel.begin(100, 1);
       const std::vector<Region> regions(static_cast<std::size_t>(ranks), Region{0, 100});
       Allgather allgather;
       std::vector<std::vector<std::uint32_t>> blocks;
-      allgather.run_positions(courier, pairs_of(link.rank(), 0).index, regions, 100,
+      allgather.run_positions(channel, pairs_of(link.rank(), 0).index, regions, 100,
                               blocks, GetParam());
       for (int r = 0; r < ranks; ++r)
         EXPECT_EQ(blocks[static_cast<std::size_t>(r)], pairs_of(r, 0).index);
@@ -88,7 +88,7 @@ TEST_P(EveryRoute, GathersPositionsAndDensePieces) {
       for (std::uint64_t i = mine.begin; i < mine.end; ++i)
         x[i] = static_cast<float>(i) + 1000;
       std::vector<float> error;
-      allgather.run_dense(courier, pieces, x, error, GetParam());
+      allgather.run_dense(channel, pieces, x, error, GetParam());
       // Above 256 bf16 has even numbers only: what was taken off is told.
       for (std::size_t i = 0; i < x.size(); ++i) {
         const float off = static_cast<float>(i) + 1000 - x[i];
@@ -104,8 +104,8 @@ TEST_P(EveryRoute, BringsEveryPartToItsRank) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params;
-      Courier courier(link, "test", params);
-      courier.begin(100, 1);
+      MessageChannel channel(link, "test", params);
+      channel.begin(100, 1);
       const std::vector<Region> regions(static_cast<std::size_t>(ranks), Region{0, 100});
       std::vector<Sparse> mine;
       for (int to = 0; to < ranks; ++to) mine.push_back(pairs_of(link.rank(), to));
@@ -114,7 +114,7 @@ TEST_P(EveryRoute, BringsEveryPartToItsRank) {
       std::vector<Sparse> blocks;
       std::vector<std::vector<float>> errors;
       for (int twice = 0; twice < 2; ++twice) {
-        exchange.run(courier, parts, regions, 100, blocks, errors, GetParam());
+        exchange.run(channel, parts, regions, 100, blocks, errors, GetParam());
         for (int from = 0; from < ranks; ++from)
           EXPECT_EQ(blocks[static_cast<std::size_t>(from)], pairs_of(from, link.rank()));
       }
@@ -132,14 +132,14 @@ TEST(Route, TakesSoManyMessagesAsItSays) {
         auto traffic = std::make_shared<Traffic>();
         const auto metered = make_metered(link.channel(static_cast<int>(route)), traffic);
         Params params;
-        Courier courier(*metered, "test", params);
-        courier.begin(100, 1);
+        MessageChannel channel(*metered, "test", params);
+        channel.begin(100, 1);
         const std::vector<Region> regions(static_cast<std::size_t>(ranks),
                                           Region{0, 100});
         Allgather allgather;
         std::vector<Sparse> blocks;
         std::vector<float> error;
-        allgather.run(courier, pairs_of(link.rank(), 0), regions, 100, blocks, error,
+        allgather.run(channel, pairs_of(link.rank(), 0), regions, 100, blocks, error,
                       route);
         const auto expected =
             static_cast<std::uint64_t>(route == Route::direct ? ranks - 1 : log);
@@ -152,8 +152,8 @@ TEST(RankOrderSum, AddsInTheOrderOfTheRanks) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params;
-      Courier courier(link, "test", params);
-      courier.begin(77, 1);
+      MessageChannel channel(link, "test", params);
+      channel.begin(77, 1);
       std::vector<float> expected(77);
       std::vector<float> mine;
       for (int r = 0; r < ranks; ++r) {
@@ -165,7 +165,7 @@ TEST(RankOrderSum, AddsInTheOrderOfTheRanks) {
       }
       RankOrderSum sum;
       std::vector<float> error;
-      sum.run(courier, mine, error);
+      sum.run(channel, mine, error);
       EXPECT_EQ(mine, expected);
       EXPECT_TRUE(error.empty());
     });
@@ -175,19 +175,19 @@ TEST(RankOrderSum, TellsWhatRoundingTookOff) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params = Params::parse("values=bf16");
-      Courier courier(link, "test", params);
-      courier.begin(40, 1);
+      MessageChannel channel(link, "test", params);
+      channel.begin(40, 1);
       std::vector<float> x(40);
       for (std::size_t i = 0; i < x.size(); ++i)
         x[i] = static_cast<float>(1001 * (link.rank() + 1) + static_cast<int>(i));
       RankOrderSum sum;
       std::vector<float> error;
-      sum.run(courier, x, error);
+      sum.run(channel, x, error);
       error.resize(40);
       // Integers, so the books balance exactly: the errors of all ranks and the sum.
       const auto channel = link.channel(9);
       Params plain;
-      Courier exact(*channel, "check", plain);
+      MessageChannel exact(*channel, "check", plain);
       exact.begin(40, 1);
       std::vector<float> none;
       sum.run(exact, error, none);
@@ -204,17 +204,17 @@ TEST(Broadcast, ReachesEveryRankFromEveryRoot) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params;
-      Courier courier(link, "test", params);
+      MessageChannel channel(link, "test", params);
       Broadcast broadcast;
       std::vector<float> error;
       for (int root = 0; root < ranks; ++root) {
-        courier.begin(100, 1);
+        channel.begin(100, 1);
         Sparse pairs = link.rank() == root ? pairs_of(root, 1) : Sparse{};
-        broadcast.run(courier, root, {0, 100}, 100, pairs, error);
+        broadcast.run(channel, root, {0, 100}, 100, pairs, error);
         EXPECT_EQ(pairs, pairs_of(root, 1));
         std::vector<std::uint32_t> index =
             link.rank() == root ? pairs.index : std::vector<std::uint32_t>{};
-        broadcast.run_positions(courier, root, {0, 100}, 100, index);
+        broadcast.run_positions(channel, root, {0, 100}, 100, index);
         EXPECT_EQ(index, pairs.index);
       }
     });
@@ -224,13 +224,13 @@ TEST(SumCounts, AddsUpOnEveryRank) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params = Params::parse("values=bf16");
-      Courier courier(link, "test", params);
-      courier.begin(10, 1);
+      MessageChannel channel(link, "test", params);
+      channel.begin(10, 1);
       std::vector<std::uint32_t> counts(33);
       for (std::size_t i = 0; i < counts.size(); ++i)
         counts[i] = static_cast<std::uint32_t>(1000000 * i) +
                     static_cast<std::uint32_t>(link.rank());
-      sum_counts(courier, counts);
+      sum_counts(channel, counts);
       for (std::size_t i = 0; i < counts.size(); ++i)
         EXPECT_EQ(counts[i], 1000000U * i * static_cast<unsigned>(ranks) +
                                  static_cast<unsigned>(ranks * (ranks - 1) / 2));
@@ -241,10 +241,10 @@ TEST(GatherWords, KeepsTheOrderOfTheRanks) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       Params params;
-      Courier courier(link, "test", params);
-      courier.begin(10, 1);
+      MessageChannel channel(link, "test", params);
+      channel.begin(10, 1);
       const std::uint32_t mine[] = {static_cast<std::uint32_t>(link.rank()), 7};
-      const std::vector<std::uint32_t> all = gather_words(courier, mine);
+      const std::vector<std::uint32_t> all = gather_words(channel, mine);
       ASSERT_EQ(all.size(), 2 * static_cast<std::size_t>(ranks));
       for (std::uint32_t r = 0; r < static_cast<std::uint32_t>(ranks); ++r) {
         EXPECT_EQ(all[2 * r], r);
@@ -254,11 +254,11 @@ TEST(GatherWords, KeepsTheOrderOfTheRanks) {
 }
 
 TEST(Settle, RefusesErrorsOfOtherPositions) {
-  std::vector<float> acc(4, 1.0F);
+  std::vector<float> residual(4, 1.0F);
   const std::vector<std::uint32_t> index = {0, 2};
-  EXPECT_THROW(settle(index, std::vector<float>{0.5F}, acc), ContractError);
-  EXPECT_THROW(settle(index, std::vector<float>(3), acc), ContractError);
-  EXPECT_EQ(acc, std::vector<float>(4, 1.0F));
+  EXPECT_THROW(settle(index, std::vector<float>{0.5F}, residual), ContractError);
+  EXPECT_THROW(settle(index, std::vector<float>(3), residual), ContractError);
+  EXPECT_EQ(residual, std::vector<float>(4, 1.0F));
 }
 
 TEST(SumWriter, AddsInOrderAndListsEachCoordinateOnce) {

@@ -39,9 +39,9 @@ TEST(SparDL, OwesWhatTwoBitsTakeOff) {
 }
 
 TEST(SparDL, AppliesAStepOnAllRanksOrOnNone) {
-  hold_sick_steps("spardl:values=i8", 16);
+  hold_nonfinite_steps("spardl:values=i8", 16);
   for (const auto& [ranks, parameters] : kTeams)
-    hold_sick_steps("spardl:values=i8," + parameters, ranks);
+    hold_nonfinite_steps("spardl:values=i8," + parameters, ranks);
 }
 
 TEST(SparDL, LosesNothingWithARank) {
@@ -59,19 +59,19 @@ TEST(SparDL, BringsEveryRanksPartToTheOwnerOnce) {
       const auto traffic = std::make_shared<Traffic>();
       const auto metered = make_metered(link.channel(0), traffic);
       const Layout layout = Layout::flat(n);
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
-      const auto made =
-          make_collective(Spec::parse("spardl:coding=plain"), *metered, *pick, layout);
-      std::vector<float> acc(n);
+      const auto compressor = make_compressor(Spec::parse("topk"), layout);
+      const auto made = make_collective(Spec::parse("spardl:coding=plain"), *metered,
+                                        *compressor, layout);
+      std::vector<float> residual(n);
       std::vector<float> expected(n);
       for (std::size_t i = 0; i < n; ++i) {
         expected[i] = static_cast<float>(i % p + 1);
-        if (i % p == static_cast<std::size_t>(link.rank())) acc[i] = expected[i];
+        if (i % p == static_cast<std::size_t>(link.rank())) residual[i] = expected[i];
       }
       std::vector<float> sum(n);
-      made->reduce(acc, {}, n, sum);
+      made->reduce(residual, {}, n, sum);
       EXPECT_EQ(sum, expected) << ranks << " ranks";
-      EXPECT_EQ(acc, std::vector<float>(n)) << ranks << " ranks";
+      EXPECT_EQ(residual, std::vector<float>(n)) << ranks << " ranks";
       // P - 1 blocks each way, of P pairs, with a header and a length.
       EXPECT_EQ(traffic->bytes(), 2 * (p - 1) * (8 * p + 32 + 8)) << ranks << " ranks";
     });
@@ -147,11 +147,11 @@ TEST(SparDL, StaysWithinItsBoundWithTeams) {
 TEST(SparDL, SumsNoMoreThanTheQuotaOfABlock) {
   run(4, [&](Transport& link) {
     const Layout layout = Layout::flat(400);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto made = make_collective(Spec::parse("spardl"), link, *pick, layout);
-    std::vector<float> acc = shaped(Shape::skewed, 400, link.rank(), 0);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
+    const auto made = make_collective(Spec::parse("spardl"), link, *compressor, layout);
+    std::vector<float> residual = shaped(Shape::skewed, 400, link.rank(), 0);
     std::vector<float> sum(400);
-    const Reduced reduced = made->reduce(acc, {}, 39, sum);
+    const Reduced reduced = made->reduce(residual, {}, 39, sum);
     std::map<std::uint32_t, int> in_block;
     for (const std::uint32_t i : reduced.index) ++in_block[i / 100];
     for (const auto& [block, count] : in_block) EXPECT_LE(count, 10) << block;
@@ -163,36 +163,37 @@ TEST(SparDL, SumsNoMoreThanTheQuotaOfABlock) {
 TEST(SparDL, AddsWhatItOwesAtPositionsThatComeIn) {
   run(2, [&](Transport& link) {
     const Layout layout = Layout::flat(100);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto made = make_collective(Spec::parse("spardl"), link, *pick, layout);
-    std::vector<float> acc(100, 2.0F);
-    acc[0] = link.rank() == 0 ? 1.0F : 9.0F;
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
+    const auto made = make_collective(Spec::parse("spardl"), link, *compressor, layout);
+    std::vector<float> residual(100, 2.0F);
+    residual[0] = link.rank() == 0 ? 1.0F : 9.0F;
     std::vector<float> sum(100);
-    const Reduced reduced = made->reduce(acc, {}, 1, sum);
+    const Reduced reduced = made->reduce(residual, {}, 1, sum);
     EXPECT_EQ(sum[0], 10);
-    EXPECT_EQ(acc[0], 0);
-    EXPECT_TRUE(std::ranges::count(reduced.paid, 0U) == 1);
+    EXPECT_EQ(residual[0], 0);
+    EXPECT_TRUE(std::ranges::count(reduced.settled, 0U) == 1);
   });
 }
 
-TEST(SparDL, LeavesDebtsAloneWhereTheSumHasNothing) {
+TEST(SparDL, LeavesResidualsAloneWhereTheSumHasNothing) {
   std::vector<std::string> specs = {"spardl", "spardl:values=bf16", "spardl:values=i8",
                                     "spardl:teams=2", "spardl:teams=3,values=i8"};
   for (const std::string& spec : specs)
     run(6, [&](Transport& link) {
       const std::size_t n = 500;
       const Layout layout = Layout::flat(n);
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
-      const auto made = make_collective(Spec::parse(spec), link, *pick, layout);
-      std::vector<float> acc = shaped(Shape::correlated, n, link.rank(), 0);
-      const std::vector<float> before = acc;
+      const auto compressor = make_compressor(Spec::parse("topk"), layout);
+      const auto made = make_collective(Spec::parse(spec), link, *compressor, layout);
+      std::vector<float> residual = shaped(Shape::correlated, n, link.rank(), 0);
+      const std::vector<float> before = residual;
       std::vector<float> sum(n);
-      const Reduced reduced = made->reduce(acc, {}, 40, sum);
+      const Reduced reduced = made->reduce(residual, {}, 40, sum);
       std::vector<bool> in_sum(n);
       for (const std::uint32_t i : reduced.index) in_sum[i] = true;
       for (std::size_t i = 0; i < n; ++i)
-        EXPECT_TRUE(in_sum[i] || acc[i] == before[i]) << spec << ", coordinate " << i;
-      for (const std::uint32_t i : reduced.paid) EXPECT_TRUE(in_sum[i]) << spec;
+        EXPECT_TRUE(in_sum[i] || residual[i] == before[i])
+            << spec << ", coordinate " << i;
+      for (const std::uint32_t i : reduced.settled) EXPECT_TRUE(in_sum[i]) << spec;
     });
 }
 
@@ -202,9 +203,9 @@ std::string refusal(const std::string& spec, int ranks) {
   std::string said;
   const auto links = make_inproc(ranks);
   const Layout layout = Layout::flat(10);
-  const auto pick = make_compressor(Spec::parse("topk"), layout);
+  const auto compressor = make_compressor(Spec::parse("topk"), layout);
   try {
-    (void)make_collective(Spec::parse(spec), *links[0], *pick, layout);
+    (void)make_collective(Spec::parse(spec), *links[0], *compressor, layout);
   } catch (const ConfigError& error) {
     said = error.what();
   }
@@ -253,11 +254,11 @@ std::vector<std::uint64_t> bytes_given(int steps, int restart, bool resume) {
     const std::size_t n = 6000;
     const auto traffic = std::make_shared<Traffic>();
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
     const Spec spec = Spec::parse("spardl:teams=3,coding=plain");
     auto metered = make_metered(link.channel(0), traffic);
-    auto made = make_collective(spec, *metered, *pick, layout);
-    std::vector<float> acc(n);
+    auto made = make_collective(spec, *metered, *compressor, layout);
+    std::vector<float> residual(n);
     for (int step = 0; step < steps; ++step) {
       if (step == restart) {
         Notebook saved(/*load=*/false);
@@ -266,12 +267,12 @@ std::vector<std::uint64_t> bytes_given(int steps, int restart, bool resume) {
         loaded.read_from(saved);
         made.reset();
         metered = make_metered(link.channel(1), traffic);
-        made = make_collective(spec, *metered, *pick, layout);
+        made = make_collective(spec, *metered, *compressor, layout);
         if (resume) made->visit_state(loaded);
       }
       std::vector<float> grad = shaped(Shape::uncorrelated, n, link.rank(), step);
       *traffic = {};
-      made->reduce(acc, grad, 600, grad);
+      made->reduce(residual, grad, 600, grad);
       if (link.rank() == 0) bytes.push_back(traffic->bytes());
     }
   });

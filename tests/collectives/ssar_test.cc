@@ -102,19 +102,19 @@ TEST(Ssar, StaysWithinItsBound) {
 TEST(Ssar, LeavesTheErrorOfASharedSetToTheLowestRankAlone) {
   const auto outcomes = reduce("ssar:values=bf16", 1, {{255}, {2}, {255}, {4}});
   for (const Outcome& one : outcomes) EXPECT_EQ(one.sum[0], 256 + 260);
-  EXPECT_EQ(outcomes[0].acc[0], 1);
-  EXPECT_EQ(outcomes[1].acc[0], 0);
-  EXPECT_EQ(outcomes[2].acc[0], -1);
-  EXPECT_EQ(outcomes[3].acc[0], 0);
+  EXPECT_EQ(outcomes[0].residual[0], 1);
+  EXPECT_EQ(outcomes[1].residual[0], 0);
+  EXPECT_EQ(outcomes[2].residual[0], -1);
+  EXPECT_EQ(outcomes[3].residual[0], 0);
 }
 
 // Rank 2 hands 3 to rank 0; 258 is exact; 258 + 255 = 513 is read as 512 by all.
 TEST(Ssar, RoundsTheResultAlikeWhereSomeAreToldOfIt) {
   const auto outcomes = reduce("ssar:values=bf16", 1, {{255}, {255}, {3}});
   for (const Outcome& one : outcomes) EXPECT_EQ(one.sum[0], 512);
-  EXPECT_EQ(outcomes[0].acc[0], 1);
-  EXPECT_EQ(outcomes[1].acc[0], 0);
-  EXPECT_EQ(outcomes[2].acc[0], 0);
+  EXPECT_EQ(outcomes[0].residual[0], 1);
+  EXPECT_EQ(outcomes[1].residual[0], 0);
+  EXPECT_EQ(outcomes[2].residual[0], 0);
 }
 
 TEST(Ssar, KeepsTheLawWithManyRanks) {

@@ -39,9 +39,9 @@ RC_GTEST_PROP(TopkaReselect, KeepsTheLargestOfTheExactSumAndOwesTheRest, ()) {
     RC_ASSERT(outcomes[r].count == std::min(k, reached));
     const std::vector<float> sent = largest(gradients[r], k);
     for (std::size_t i = 0; i < n; ++i) {
-      const bool paid = sent[i] != 0 && kept[i] != 0;
-      RC_ASSERT(outcomes[r].acc[i] == (paid ? 0.0F : gradients[r][i]));
-      RC_ASSERT((std::ranges::count(outcomes[r].paid, i) == 1) == paid);
+      const bool settled = sent[i] != 0 && kept[i] != 0;
+      RC_ASSERT(outcomes[r].residual[i] == (settled ? 0.0F : gradients[r][i]));
+      RC_ASSERT((std::ranges::count(outcomes[r].settled, i) == 1) == settled);
     }
   }
 }
@@ -49,8 +49,8 @@ RC_GTEST_PROP(TopkaReselect, KeepsTheLargestOfTheExactSumAndOwesTheRest, ()) {
 TEST(TopkaReselect, GivesTiesToTheLowerIndex) {
   const auto outcomes = reduce("topka:reselect=1", 2, {{0, 3, 0, 3}, {3, 0, 3, 0}});
   EXPECT_EQ(outcomes[0].sum, (std::vector<float>{3, 3, 0, 0}));
-  EXPECT_EQ(outcomes[0].acc, (std::vector<float>{0, 0, 0, 3}));
-  EXPECT_EQ(outcomes[1].acc, (std::vector<float>{0, 0, 3, 0}));
+  EXPECT_EQ(outcomes[0].residual, (std::vector<float>{0, 0, 0, 3}));
+  EXPECT_EQ(outcomes[1].residual, (std::vector<float>{0, 0, 3, 0}));
 }
 
 TEST(TopkaReselect, KeepsTheLawForAnyNumberOfRanks) {
@@ -78,7 +78,7 @@ TEST(TopkaReselect, CallsASumThatOverflowsNotFinite) {
   const auto outcomes = reduce("topka:reselect=1", 1, {{most}, {most}, {-most}, {-most}});
   for (const Outcome& one : outcomes) {
     EXPECT_FALSE(one.finite);
-    EXPECT_EQ(one.acc, std::vector<float>{0});
+    EXPECT_EQ(one.residual, std::vector<float>{0});
   }
 }
 

@@ -17,12 +17,12 @@ TEST(TopkDsa, LosesNeitherTheKthNorItsTies) {
   const std::vector<float> equal(7, 3.0F);
   for (const Outcome& one : reduce("topkdsa", 3, {equal, equal})) {
     EXPECT_EQ(one.sum, (std::vector<float>{6, 6, 6, 0, 0, 0, 0}));
-    EXPECT_EQ(one.acc, (std::vector<float>{0, 0, 0, 3, 3, 3, 3}));
+    EXPECT_EQ(one.residual, (std::vector<float>{0, 0, 0, 3, 3, 3, 3}));
   }
   const std::vector<float> distinct = {1, -4, 2, 3};
   for (const Outcome& one : reduce("topkdsa", 2, {distinct, distinct, distinct})) {
     EXPECT_EQ(one.sum, (std::vector<float>{0, -12, 0, 9}));
-    EXPECT_EQ(one.acc, (std::vector<float>{1, 0, 2, 0}));
+    EXPECT_EQ(one.residual, (std::vector<float>{1, 0, 2, 0}));
   }
 }
 
@@ -40,7 +40,7 @@ TEST(TopkDsa, CutsEveryLengthForEveryNumberOfRanks) {
         }
         for (const Outcome& one : reduce("topkdsa:owner=" + owner, n, gradients)) {
           EXPECT_EQ(one.sum, total) << owner << " P=" << ranks << " n=" << n;
-          EXPECT_EQ(one.acc, std::vector<float>(n));
+          EXPECT_EQ(one.residual, std::vector<float>(n));
         }
       }
 }
@@ -69,16 +69,16 @@ std::vector<Outcome> share(std::size_t first, std::size_t second) {
   std::vector<Outcome> outcomes(2);
   run(2, [&](Transport& link) {
     const auto rank = static_cast<std::size_t>(link.rank());
-    const auto pick =
+    const auto compressor =
         make_compressor(Spec::parse("threshold:value=0.5"), Layout::flat(200));
     auto traffic = std::make_shared<Traffic>();
     const auto metered = make_metered(link.channel(0), traffic);
     const auto made = make_collective(Spec::parse("topkdsa:coding=plain"), *metered,
-                                      *pick, Layout::flat(200));
+                                      *compressor, Layout::flat(200));
     outcomes[rank].sum.assign(200, 0.0F);
-    std::vector<float> acc(200);
+    std::vector<float> residual(200);
     const Reduced reduced =
-        made->reduce(acc, copy_of(gradients[rank]), 1, outcomes[rank].sum);
+        made->reduce(residual, copy_of(gradients[rank]), 1, outcomes[rank].sum);
     outcomes[rank].count = reduced.count;
     outcomes[rank].traffic = *traffic;
   });

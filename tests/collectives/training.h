@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A few steps of training with a debt, as the collectives see it: gradients of several
+// A few steps of training with a residual, as the collectives see it: gradients of several
 // kinds, what came of each step, and what each rank sent, sorted by what it was for.
 #pragma once
 
@@ -134,14 +134,15 @@ struct Training {
 
 /// What came of a step.
 struct Outcome {
-  std::vector<std::uint32_t> index;      // of the sum, sorted
-  std::vector<float> sum;                // all of it
-  std::vector<std::vector<float>> owed;  // by rank: debt and gradient, before the step
-  std::vector<std::vector<float>> debt;  // by rank: after it
-  std::vector<std::vector<std::uint32_t>> paid;  // by rank
-  std::vector<Sent> sent;                        // by rank
-  State before;                                  // of rank 0, before the step
-  State after;                                   // and after it
+  std::vector<std::uint32_t> index;  // of the sum, sorted
+  std::vector<float> sum;            // all of it
+  std::vector<std::vector<float>>
+      owed;  // by rank: residual and gradient, before the step
+  std::vector<std::vector<float>> residual;         // by rank: after it
+  std::vector<std::vector<std::uint32_t>> settled;  // by rank
+  std::vector<Sent> sent;                           // by rank
+  State before;                                     // of rank 0, before the step
+  State after;                                      // and after it
 };
 
 /// Runs it; every rank's gradient is gradient(rank, step, i).
@@ -150,28 +151,29 @@ inline std::vector<Outcome> train(const Training& t) {
   std::vector<Outcome> steps(static_cast<std::size_t>(t.steps));
   for (Outcome& step : steps) {
     step.owed.resize(ranks);
-    step.debt.resize(ranks);
-    step.paid.resize(ranks);
+    step.residual.resize(ranks);
+    step.settled.resize(ranks);
     step.sent.resize(ranks);
   }
   run(t.ranks, [&](Transport& link) {
     const auto rank = static_cast<std::size_t>(link.rank());
     const std::size_t n = t.layout.size();
     SortingMeter meter(link);
-    const auto pick = make_compressor(Spec::parse(t.compressor), t.layout);
-    const auto made = make_collective(Spec::parse(t.collective), meter, *pick, t.layout);
-    std::vector<float> acc(n);
+    const auto compressor = make_compressor(Spec::parse(t.compressor), t.layout);
+    const auto made =
+        make_collective(Spec::parse(t.collective), meter, *compressor, t.layout);
+    std::vector<float> residual(n);
     std::vector<float> grad(n);
     for (int s = 0; s < t.steps; ++s) {
       Outcome& step = steps[static_cast<std::size_t>(s)];
       meter.sort_into(step.sent[rank]);
       for (std::size_t i = 0; i < n; ++i) grad[i] = t.gradient(link.rank(), s, i);
       step.owed[rank].resize(n);
-      for (std::size_t i = 0; i < n; ++i) step.owed[rank][i] = acc[i] + grad[i];
+      for (std::size_t i = 0; i < n; ++i) step.owed[rank][i] = residual[i] + grad[i];
       if (rank == 0) step.before = state_of(*made);
-      const Reduced reduced = made->reduce(acc, grad, t.k, grad);
-      step.debt[rank] = acc;
-      step.paid[rank].assign(reduced.paid.begin(), reduced.paid.end());
+      const Reduced reduced = made->reduce(residual, grad, t.k, grad);
+      step.residual[rank] = residual;
+      step.settled[rank].assign(reduced.settled.begin(), reduced.settled.end());
       if (rank != 0) continue;
       step.after = state_of(*made);
       step.sum = grad;
@@ -188,12 +190,13 @@ inline void expect_goes_on_from_saved_state(const std::string& name, const Layou
                                             float (*gradient)(int rank, int step,
                                                               std::size_t i)) {
   run(3, [&](Transport& link) {
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
     const auto first = link.channel(0);
     const auto second = link.channel(1);
-    const auto made = make_collective(Spec::parse(name), *first, *pick, layout);
-    const auto restored = make_collective(Spec::parse(name), *second, *pick, layout);
-    std::vector<float> acc(layout.size());
+    const auto made = make_collective(Spec::parse(name), *first, *compressor, layout);
+    const auto restored =
+        make_collective(Spec::parse(name), *second, *compressor, layout);
+    std::vector<float> residual(layout.size());
     std::vector<float> copy;
     for (int step = 0; step < 20; ++step) {
       std::vector<float> grad(layout.size());
@@ -203,14 +206,14 @@ inline void expect_goes_on_from_saved_state(const std::string& name, const Layou
         State state = state_of(*made);
         state.loading = true;
         restored->visit_state(state);
-        copy = acc;
+        copy = residual;
       }
       std::vector<float> again = grad;
-      made->reduce(acc, grad, 60, grad);
+      made->reduce(residual, grad, 60, grad);
       if (step < 5) continue;
       restored->reduce(copy, again, 60, again);
       EXPECT_EQ(again, grad) << name << ", step " << step;
-      EXPECT_EQ(copy, acc) << name << ", step " << step;
+      EXPECT_EQ(copy, residual) << name << ", step " << step;
       EXPECT_EQ(state_of(*restored).tables, state_of(*made).tables) << name;
       EXPECT_EQ(state_of(*restored).numbers, state_of(*made).numbers) << name;
     }

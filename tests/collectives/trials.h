@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trials that a collective can be put through with parameters that the contract test does
-// not know of: the law, sick steps, a rank that leaves, and what everyone sends.
+// not know of: the law, nonfinite steps, a rank that leaves, and what everyone sends.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,30 +58,31 @@ inline void hold_to_the_law_with_2_bits(const std::string& collective, int ranks
 }
 
 /// Each rank in turn has a gradient that is not finite; then sums overflow.
-inline void hold_sick_steps(const std::string& collective, int ranks) {
+inline void hold_nonfinite_steps(const std::string& collective, int ranks) {
   const std::size_t n = 300;
   const Case c{.collective = collective, .n = n, .k = 30};
   run(ranks, [&](Transport& link) {
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto made = make_collective(Spec::parse(collective), link, *pick, layout);
-    std::vector<float> acc = gradient(c, link.rank(), -1);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
+    const auto made = make_collective(Spec::parse(collective), link, *compressor, layout);
+    std::vector<float> residual = gradient(c, link.rank(), -1);
     std::vector<float> sum(n);
-    for (int sick = 0; sick < ranks; ++sick) {
-      const std::vector<float> before = acc;
-      std::vector<float> grad = gradient(c, link.rank(), sick);
-      if (link.rank() == sick) grad[7] = std::numeric_limits<float>::quiet_NaN();
-      EXPECT_FALSE(made->reduce(acc, grad, c.k, sum).finite)
-          << collective << ", rank " << sick << " of " << ranks << " sick";
-      EXPECT_EQ(acc, before);
+    for (int nonfinite = 0; nonfinite < ranks; ++nonfinite) {
+      const std::vector<float> before = residual;
+      std::vector<float> grad = gradient(c, link.rank(), nonfinite);
+      if (link.rank() == nonfinite) grad[7] = std::numeric_limits<float>::quiet_NaN();
+      EXPECT_FALSE(made->reduce(residual, grad, c.k, sum).finite)
+          << collective << ", rank " << nonfinite << " of " << ranks << " nonfinite";
+      EXPECT_EQ(residual, before);
     }
-    EXPECT_TRUE(
-        made->reduce(acc, copy_of(gradient(c, link.rank(), ranks)), c.k, sum).finite);
+    EXPECT_TRUE(made->reduce(residual, copy_of(gradient(c, link.rank(), ranks)), c.k, sum)
+                    .finite);
 
-    acc.assign(n, 0.0F);
+    residual.assign(n, 0.0F);
     std::vector<float> huge(n, std::numeric_limits<float>::max());
-    EXPECT_FALSE(made->reduce(acc, huge, n, huge).finite) << collective << " overflows";
-    EXPECT_EQ(acc, std::vector<float>(n));
+    EXPECT_FALSE(made->reduce(residual, huge, n, huge).finite)
+        << collective << " overflows";
+    EXPECT_EQ(residual, std::vector<float>(n));
   });
 }
 
@@ -92,17 +93,17 @@ inline void hold_a_lost_rank(const std::string& collective, int ranks) {
   run_to_the_end(ranks, [&](Transport& link) {
     if (link.rank() == ranks - 1) return;
     const Layout layout = Layout::flat(100);
-    const auto pick = make_compressor({"topk", {}}, layout);
-    const auto made = make_collective(Spec::parse(collective), link, *pick, layout);
-    std::vector<float> acc(100, 2.0F);
+    const auto compressor = make_compressor({"topk", {}}, layout);
+    const auto made = make_collective(Spec::parse(collective), link, *compressor, layout);
+    std::vector<float> residual(100, 2.0F);
     std::vector<float> sum(100);
     try {
-      made->reduce(acc, copy_of(std::vector<float>(100, 1.0F)), 10, sum);
+      made->reduce(residual, copy_of(std::vector<float>(100, 1.0F)), 10, sum);
       ADD_FAILURE() << collective << ": rank " << link.rank() << " did not notice";
     } catch (const LinkError&) {
       const std::scoped_lock lock(mutex);
       ++noticed;
-      EXPECT_EQ(acc, std::vector<float>(100, 3.0F));
+      EXPECT_EQ(residual, std::vector<float>(100, 3.0F));
     }
   });
   EXPECT_EQ(noticed, ranks - 1);
@@ -140,13 +141,14 @@ inline std::vector<std::vector<Traffic>> sent_by(const std::string& collective, 
     const auto traffic = std::make_shared<Traffic>();
     const auto metered = make_metered(link.channel(0), traffic);
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor(Spec::parse("topk"), layout);
-    const auto made = make_collective(Spec::parse(collective), *metered, *pick, layout);
-    std::vector<float> acc(n);
+    const auto compressor = make_compressor(Spec::parse("topk"), layout);
+    const auto made =
+        make_collective(Spec::parse(collective), *metered, *compressor, layout);
+    std::vector<float> residual(n);
     for (int step = 0; step < steps; ++step) {
       std::vector<float> grad = shaped(shape, n, link.rank(), step);
       *traffic = {};
-      made->reduce(acc, grad, k, grad);
+      made->reduce(residual, grad, k, grad);
       sent[static_cast<std::size_t>(step)][static_cast<std::size_t>(link.rank())] =
           *traffic;
     }

@@ -35,29 +35,30 @@ std::vector<std::uint32_t> naive(const std::vector<float>& x, std::size_t block,
 TEST(BlockTopK, KeepsTheHeaviestBlocksWhateverTheirLength) {
   for (const std::size_t block : {1U, 3U, 64U, 100U, 4097U, 20000U}) {
     const std::size_t n = 12345;
-    const auto pick = make_compressor(
+    const auto compressor = make_compressor(
         Spec::parse("blocktopk:block=" + std::to_string(block)), Layout::flat(n));
     core::Random random(block);
-    std::vector<float> acc(n);
-    for (float& value : acc) value = std::trunc(9 * random.laplace());
+    std::vector<float> residual(n);
+    for (float& value : residual) value = std::trunc(9 * random.laplace());
     for (const std::size_t k : {1U, 500U, 12344U}) {
       Sparse out;
-      ASSERT_TRUE(pick->select(acc, {}, k, out));
-      EXPECT_EQ(out.index, naive(acc, block, (k + block - 1) / block))
+      ASSERT_TRUE(compressor->select(residual, {}, k, out));
+      EXPECT_EQ(out.index, naive(residual, block, (k + block - 1) / block))
           << "block " << block << " k " << k;
     }
   }
 }
 
 TEST(BlockTopK, WeighsTheLargestAndTheSmallestNumbers) {
-  const auto pick = make_compressor(Spec::parse("blocktopk:block=4"), Layout::flat(12));
-  std::vector<float> acc(12);
-  acc[9] = std::numeric_limits<float>::denorm_min();
+  const auto compressor =
+      make_compressor(Spec::parse("blocktopk:block=4"), Layout::flat(12));
+  std::vector<float> residual(12);
+  residual[9] = std::numeric_limits<float>::denorm_min();
   Sparse out;
-  ASSERT_TRUE(pick->select(acc, {}, 4, out));
+  ASSERT_TRUE(compressor->select(residual, {}, 4, out));
   EXPECT_EQ(out.index, (std::vector<std::uint32_t>{8, 9, 10, 11}));
-  std::fill_n(acc.begin() + 4, 4, std::numeric_limits<float>::max());
-  ASSERT_TRUE(pick->select(acc, {}, 4, out));
+  std::fill_n(residual.begin() + 4, 4, std::numeric_limits<float>::max());
+  ASSERT_TRUE(compressor->select(residual, {}, 4, out));
   EXPECT_EQ(out.index, (std::vector<std::uint32_t>{4, 5, 6, 7}));
 }
 

@@ -25,16 +25,16 @@ TEST(Chunked, IsExactWithinEveryChunkAndGivesEachItsShare) {
   const std::size_t n = 50000;
   const std::size_t chunk = 4096;
   const std::size_t k = 777;
-  const auto pick = make_compressor({"chunked", {}}, Layout::flat(n));
+  const auto compressor = make_compressor({"chunked", {}}, Layout::flat(n));
   core::Random random(3);
-  std::vector<float> acc(n);
+  std::vector<float> residual(n);
   std::vector<float> grad(n);
   Sparse out;
   for (int step = 0; step < 12; ++step) {
     for (std::size_t i = 0; i < n; ++i)  // chunks of very different scales
       grad[i] =
           std::trunc(9 * random.laplace()) * std::exp2(static_cast<float>(i / 9000));
-    ASSERT_TRUE(pick->select(acc, testing::copy_of(grad), k, out));
+    ASSERT_TRUE(compressor->select(residual, testing::copy_of(grad), k, out));
     EXPECT_EQ(out.size(), k);
     for (std::size_t begin = 0; begin < n; begin += chunk) {
       const std::size_t end = std::min(begin + chunk, n);
@@ -44,22 +44,23 @@ TEST(Chunked, IsExactWithinEveryChunkAndGivesEachItsShare) {
       EXPECT_LE(static_cast<double>(got.size()), std::ceil(share));
       Sparse all;
       for (std::size_t i = begin; i < end; ++i)
-        all.push_back(static_cast<std::uint32_t>(i), acc[i]);
+        all.push_back(static_cast<std::uint32_t>(i), residual[i]);
       core::keep_largest(all, got.size());
       EXPECT_EQ(got, all) << "chunk at " << begin << ", step " << step;
     }
-    for (const std::uint32_t i : out.index) acc[i] = 0;
+    for (const std::uint32_t i : out.index) residual[i] = 0;
   }
 }
 
 TEST(Chunked, StarvesNoChunkWhenThereAreMoreChunksThanCoordinatesWanted) {
   const std::size_t n = 3200;
-  const auto pick = make_compressor(Spec::parse("chunked:chunk=32"), Layout::flat(n));
-  std::vector<float> acc(n, 1.0F);
+  const auto compressor =
+      make_compressor(Spec::parse("chunked:chunk=32"), Layout::flat(n));
+  std::vector<float> residual(n, 1.0F);
   std::vector<int> served(n / 32);
   Sparse out;
   for (int step = 0; step < 100; ++step) {
-    ASSERT_TRUE(pick->select(acc, {}, 10, out));
+    ASSERT_TRUE(compressor->select(residual, {}, 10, out));
     EXPECT_EQ(out.size(), 10U);
     for (const std::uint32_t i : out.index) ++served[i / 32];
   }

@@ -21,31 +21,31 @@ Sparse largest(const std::vector<float>& x, std::size_t k) {
 TEST(Dgc, CutsByMagnitudeAndNotByPosition) {
   // Everything reaches the sampled threshold but the zeros; what is largest comes last.
   const std::size_t n = 100000;
-  std::vector<float> acc(n);
+  std::vector<float> residual(n);
   for (std::size_t i = 0; i < n; ++i)
-    acc[i] = i % 10 == 0 ? 1.0F + static_cast<float>(i) / n : 0.0F;
+    residual[i] = i % 10 == 0 ? 1.0F + static_cast<float>(i) / n : 0.0F;
   for (const char* name : {"dgc", "dgc:spare=0"}) {
-    const auto pick = make_compressor(Spec::parse(name), Layout::flat(n));
+    const auto compressor = make_compressor(Spec::parse(name), Layout::flat(n));
     Sparse out;
     for (int step = 0; step < 20; ++step) {
-      ASSERT_TRUE(pick->select(acc, {}, 1000, out));
+      ASSERT_TRUE(compressor->select(residual, {}, 1000, out));
       ASSERT_LE(out.size(), 1000U);
-      EXPECT_EQ(out, largest(acc, out.size()));
+      EXPECT_EQ(out, largest(residual, out.size()));
     }
   }
 }
 
 TEST(Dgc, IsNearlyAlwaysExactWithASpareInTheThreshold) {
   const std::size_t n = 200000;
-  const auto pick = make_compressor({"dgc", {}}, Layout::flat(n));
+  const auto compressor = make_compressor({"dgc", {}}, Layout::flat(n));
   core::Random random(5);
-  std::vector<float> acc(n);
+  std::vector<float> residual(n);
   Sparse out;
   int exact = 0;
   for (int step = 0; step < 40; ++step) {
-    for (float& value : acc) value = random.laplace();
-    ASSERT_TRUE(pick->select(acc, {}, 2000, out));
-    if (out == largest(acc, 2000)) ++exact;
+    for (float& value : residual) value = random.laplace();
+    ASSERT_TRUE(compressor->select(residual, {}, 2000, out));
+    if (out == largest(residual, 2000)) ++exact;
   }
   EXPECT_GE(exact, 38);
 }
@@ -55,16 +55,16 @@ TEST(Dgc, FindsTheLargestOfAllWhenTheSampleMisleads) {
   const std::size_t n = 6000;
   const std::size_t k = 200;
   const std::size_t start = core::Random(1, 0).below(97);
-  std::vector<float> acc(n);
+  std::vector<float> residual(n);
   for (std::size_t i = 0; i < n; ++i)
-    acc[i] = i % 97 == start ? 100.0F : 1.0F / static_cast<float>(1 + i);
-  const auto pick = make_compressor({"dgc", {}}, Layout::flat(n));
+    residual[i] = i % 97 == start ? 100.0F : 1.0F / static_cast<float>(1 + i);
+  const auto compressor = make_compressor({"dgc", {}}, Layout::flat(n));
   Sparse out;
-  ASSERT_TRUE(pick->select(acc, {}, k, out));
-  EXPECT_EQ(out, largest(acc, k));
+  ASSERT_TRUE(compressor->select(residual, {}, k, out));
+  EXPECT_EQ(out, largest(residual, k));
 
   const auto lenient = make_compressor(Spec::parse("dgc:lower=0"), Layout::flat(n));
-  ASSERT_TRUE(lenient->select(acc, {}, k, out));
+  ASSERT_TRUE(lenient->select(residual, {}, k, out));
   EXPECT_LT(out.size(), 80U) << "the sample did not mislead: this test shows nothing";
 }
 

@@ -71,31 +71,32 @@ class EveryCompressor : public ::testing::TestWithParam<std::string> {
     return make_compressor(Spec::parse(GetParam()), Layout::flat(n));
   }
 
-  /// One step on `acc`, checked in every respect; what was selected is left in `out`.
-  void step(Compressor& pick, std::vector<float>& acc, const std::vector<float>& grad,
-            std::size_t k, int step, Sparse& out) const {
-    std::vector<float> expected = acc;
+  /// One step on `residual`, checked in every respect; what was selected is left in `out`.
+  void step(Compressor& compressor, std::vector<float>& residual,
+            const std::vector<float>& grad, std::size_t k, int step, Sparse& out) const {
+    std::vector<float> expected = residual;
     for (std::size_t i = 0; i < grad.size(); ++i) expected[i] += grad[i];
-    ASSERT_TRUE(pick.select(acc, testing::copy_of(grad), k, out));
-    ASSERT_TRUE(same_bits(acc, expected)) << "the debt is not what it was plus gradient";
+    ASSERT_TRUE(compressor.select(residual, testing::copy_of(grad), k, out));
+    ASSERT_TRUE(same_bits(residual, expected))
+        << "the residual is not what it was plus gradient";
     ASSERT_EQ(out.index.size(), out.value.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
-      ASSERT_LT(out.index[i], acc.size());
+      ASSERT_LT(out.index[i], residual.size());
       if (i > 0) {
         ASSERT_LT(out.index[i - 1], out.index[i]);
       }
-      ASSERT_EQ(out.value[i], acc[out.index[i]]);
+      ASSERT_EQ(out.value[i], residual[out.index[i]]);
     }
     const CountPromise* promise = promise_of(GetParam());
     ASSERT_TRUE(promise) << "write its promise into the table";
     if (step < promise->settles) return;
-    k = std::min(k, acc.size());
-    ASSERT_GE(out.size(), promise->least(k, acc.size())) << "step " << step;
-    ASSERT_LE(out.size(), promise->most(k, acc.size())) << "step " << step;
+    k = std::min(k, residual.size());
+    ASSERT_GE(out.size(), promise->least(k, residual.size())) << "step " << step;
+    ASSERT_LE(out.size(), promise->most(k, residual.size())) << "step " << step;
   }
 
-  static void clear(const Sparse& sent, std::vector<float>& acc) {
-    for (const std::uint32_t i : sent.index) acc[i] = 0;
+  static void clear(const Sparse& sent, std::vector<float>& residual) {
+    for (const std::uint32_t i : sent.index) residual[i] = 0;
   }
 };
 
@@ -105,13 +106,13 @@ TEST_P(EveryCompressor, KeepsItsPromiseOnAwkwardInput) {
       for (const Data data : kAllData) {
         SCOPED_TRACE("n=" + std::to_string(n) + " k=" + std::to_string(k) + " data " +
                      std::to_string(static_cast<int>(data)));
-        const auto pick = make(n);
-        std::vector<float> acc(n);
+        const auto compressor = make(n);
+        std::vector<float> residual(n);
         Sparse out;
         for (int t = 0; t < 8; ++t) {
-          step(*pick, acc, gradient(data, n, t), k, t, out);
+          step(*compressor, residual, gradient(data, n, t), k, t, out);
           if (HasFatalFailure()) return;
-          clear(out, acc);
+          clear(out, residual);
         }
       }
 }
@@ -123,13 +124,14 @@ TEST_P(EveryCompressor, KeepsItsPromiseOnVectorsThatAreHardToSelectFrom) {
       for (const std::size_t k : {n / 50, n / 4, n - 3}) {
         SCOPED_TRACE(std::string(kind.name) + ", n=" + std::to_string(n) +
                      " k=" + std::to_string(k));
-        const auto pick = make(n);
-        std::vector<float> acc(n);
+        const auto compressor = make(n);
+        std::vector<float> residual(n);
         Sparse out;
         for (int t = 0; t < 4; ++t) {
-          step(*pick, acc, kind.vector(n, static_cast<std::uint64_t>(t)), k, t, out);
+          step(*compressor, residual, kind.vector(n, static_cast<std::uint64_t>(t)), k, t,
+               out);
           if (HasFatalFailure()) return;
-          clear(out, acc);
+          clear(out, residual);
         }
       }
 }
@@ -139,13 +141,13 @@ TEST_P(EveryCompressor, KeepsItsPromiseOnManyCoordinatesThatAreHardToSelectFrom)
   for (const Awkward& kind : kAwkward) {
     SCOPED_TRACE(kind.name);
     const std::size_t n = 100'003;
-    const auto pick = make(n);
-    std::vector<float> acc = kind.vector(n);
+    const auto compressor = make(n);
+    std::vector<float> residual = kind.vector(n);
     Sparse out;
     for (int t = 0; t < 2; ++t) {
-      step(*pick, acc, {}, n / 9, t, out);
+      step(*compressor, residual, {}, n / 9, t, out);
       if (HasFatalFailure()) return;
-      clear(out, acc);
+      clear(out, residual);
     }
   }
 }
@@ -154,53 +156,54 @@ TEST_P(EveryCompressor, SelectsTheLargestWhereItPromisesExactlyTheLargest) {
   if (GetParam() != "topk" && GetParam() != "adtopk") return;
   for (const Awkward& kind : kAwkward) {
     const std::size_t n = 5000;
-    const auto pick = make(n);
-    std::vector<float> acc = kind.vector(n);
-    const testing::Ranking ranking(acc);
+    const auto compressor = make(n);
+    std::vector<float> residual = kind.vector(n);
+    const testing::Ranking ranking(residual);
     for (const std::size_t k : {10U, 700U, 4000U}) {
       Sparse out;
-      ASSERT_TRUE(pick->select(acc, {}, k, out));
+      ASSERT_TRUE(compressor->select(residual, {}, k, out));
       ASSERT_TRUE(testing::same_bits(out, ranking.largest(k)))
           << kind.name << ", k=" << k;
     }
   }
 }
 
-TEST_P(EveryCompressor, SelectsFromTheDebtAloneWhereThereIsNoGradient) {
-  const auto pick = make(5000);
-  std::vector<float> acc = gradient(Data::heavy_tails, 5000, 0);
+TEST_P(EveryCompressor, SelectsFromTheResidualAloneWhereThereIsNoGradient) {
+  const auto compressor = make(5000);
+  std::vector<float> residual = gradient(Data::heavy_tails, 5000, 0);
   Sparse out;
   for (int t = 0; t < 8; ++t) {
-    step(*pick, acc, {}, 50, t, out);
+    step(*compressor, residual, {}, 50, t, out);
     if (HasFatalFailure()) return;
   }
 }
 
-TEST_P(EveryCompressor, ReportsWhatIsNotFiniteAndLeavesTheDebtAlone) {
+TEST_P(EveryCompressor, ReportsWhatIsNotFiniteAndLeavesTheResidualAlone) {
   const float bad[] = {std::numeric_limits<float>::quiet_NaN(),
                        std::numeric_limits<float>::infinity(),
                        -std::numeric_limits<float>::infinity()};
   for (const std::size_t n : {1U, 33U, 32767U}) {
-    const auto pick = make(n);
+    const auto compressor = make(n);
     const std::size_t k = std::max<std::size_t>(n / 50, 1);
-    std::vector<float> acc(n);
+    std::vector<float> residual(n);
     Sparse out;
     int t = 0;
     for (const std::size_t where : {std::size_t{0}, n / 2, n - 1})
       for (const float value : bad) {
         std::vector<float> grad = gradient(Data::integers, n, t);
-        const std::vector<float> before = acc;
+        const std::vector<float> before = residual;
         grad[where] = value;
-        EXPECT_FALSE(pick->select(acc, grad, k, out));
+        EXPECT_FALSE(compressor->select(residual, grad, k, out));
         EXPECT_TRUE(out.empty());
-        EXPECT_TRUE(same_bits(acc, before)) << value << " at " << where << " of " << n;
+        EXPECT_TRUE(same_bits(residual, before))
+            << value << " at " << where << " of " << n;
         grad = gradient(Data::integers, n, t);
-        step(*pick, acc, grad, k, t++, out);
+        step(*compressor, residual, grad, k, t++, out);
         if (HasFatalFailure()) return;
-        clear(out, acc);
+        clear(out, residual);
       }
-    acc[n / 2] = bad[0];  // and in the debt itself, with no gradient
-    EXPECT_FALSE(pick->select(acc, {}, k, out));
+    residual[n / 2] = bad[0];  // and in the residual itself, with no gradient
+    EXPECT_FALSE(compressor->select(residual, {}, k, out));
     EXPECT_TRUE(out.empty());
   }
 }
@@ -210,54 +213,54 @@ TEST_P(EveryCompressor, ReportsWhatIsNotFiniteAndLeavesTheDebtAlone) {
 TEST_P(EveryCompressor, RestoresEveryBitWhereverASumIsNotFinite) {
   const std::size_t n = 9000;
   for (const std::size_t k : {std::size_t{0}, n / 50, n}) {
-    const auto pick = make(n);
-    std::vector<float> acc = testing::wild(n, k);
+    const auto compressor = make(n);
+    std::vector<float> residual = testing::wild(n, k);
     Sparse out;
     std::uint64_t t = 0;
     for (const std::size_t at : {0, 63, 64, 255, 256, 4095, 4096, 8191, 8192, 8999}) {
-      const std::vector<float> before = acc;
+      const std::vector<float> before = residual;
       std::vector<float> grad = testing::wild(n, ++t);
       grad[at] = at % 2 == 0 ? -std::numeric_limits<float>::infinity()
                              : std::numeric_limits<float>::quiet_NaN();
-      ASSERT_FALSE(pick->select(acc, grad, k, out));
+      ASSERT_FALSE(compressor->select(residual, grad, k, out));
       ASSERT_TRUE(out.empty());
-      ASSERT_TRUE(same_bits(acc, before)) << "k=" << k << ", not finite at " << at;
+      ASSERT_TRUE(same_bits(residual, before)) << "k=" << k << ", not finite at " << at;
 
       grad = testing::wild(n, ++t);
-      ASSERT_TRUE(pick->select(acc, grad, k, out));
+      ASSERT_TRUE(compressor->select(residual, grad, k, out));
       ASSERT_TRUE(same_bits(grad, before))
           << "k=" << k << ": the old residual is not kept";
-      clear(out, acc);
+      clear(out, residual);
     }
   }
 }
 
 TEST_P(EveryCompressor, ReportsASumThatOverflows) {
-  const auto pick = make(100);
-  std::vector<float> acc(100, std::numeric_limits<float>::max());
-  const std::vector<float> before = acc;
+  const auto compressor = make(100);
+  std::vector<float> residual(100, std::numeric_limits<float>::max());
+  const std::vector<float> before = residual;
   std::vector<float> grad(100);
   grad[99] = std::numeric_limits<float>::max();
   Sparse out;
-  EXPECT_FALSE(pick->select(acc, grad, 5, out));
-  EXPECT_TRUE(same_bits(acc, before));
+  EXPECT_FALSE(compressor->select(residual, grad, 5, out));
+  EXPECT_TRUE(same_bits(residual, before));
 }
 
 TEST_P(EveryCompressor, FollowsAScaleThatDriftsAMillionfoldUpAndDown) {
   const std::size_t n = 6000;
   const std::size_t k = 120;
   for (const Data data : {Data::heavy_tails, Data::integers}) {
-    const auto pick = make(n);
-    std::vector<float> acc(n);
+    const auto compressor = make(n);
+    std::vector<float> residual(n);
     Sparse out;
     for (int t = 0; t < 1000; ++t) {
       const double phase = 2 * M_PI * t / 500;
       const auto scale = static_cast<float>(std::pow(10, 6 * std::sin(phase)));
       std::vector<float> grad = gradient(data, n, t);
       for (float& g : grad) g *= scale;
-      step(*pick, acc, grad, k, t, out);
+      step(*compressor, residual, grad, k, t, out);
       if (HasFatalFailure()) return;
-      clear(out, acc);
+      clear(out, residual);
     }
   }
 }
@@ -283,23 +286,23 @@ TEST_P(EveryCompressor, DoesTheSameAgain) {
 TEST_P(EveryCompressor, CarriesOnFromWhatItSaved) {
   const std::size_t n = 9000;
   const auto one = make(n);
-  std::vector<float> acc(n);
+  std::vector<float> residual(n);
   Sparse out;
   for (int t = 0; t < 21; ++t) {
-    ASSERT_TRUE(
-        one->select(acc, testing::copy_of(gradient(Data::heavy_tails, n, t)), 90, out));
-    clear(out, acc);
+    ASSERT_TRUE(one->select(residual, testing::copy_of(gradient(Data::heavy_tails, n, t)),
+                            90, out));
+    clear(out, residual);
   }
   const auto two = make(n);
   testing::copy_state(*one, *two);
-  std::vector<float> copy = acc;
+  std::vector<float> copy = residual;
   Sparse of_two;
   for (int t = 21; t < 60; ++t) {
     const std::vector<float> grad = gradient(Data::heavy_tails, n, t);
-    ASSERT_TRUE(one->select(acc, testing::copy_of(grad), 90, out));
+    ASSERT_TRUE(one->select(residual, testing::copy_of(grad), 90, out));
     ASSERT_TRUE(two->select(copy, testing::copy_of(grad), 90, of_two));
     ASSERT_EQ(out, of_two) << "step " << t;
-    clear(out, acc);
+    clear(out, residual);
     clear(of_two, copy);
   }
 }

@@ -48,12 +48,12 @@ TEST(GaussianK, KeepsItsPromiseWithoutCorrections) {
 TEST(GaussianK, CutsWhereANormalDistributionWould) {
   const std::size_t n = 50000;
   for (const std::size_t k : {50, 500, 5000, 20000}) {
-    std::vector<float> acc = vector_of(Kind::gaussian, n);
-    const Fit f = fit(acc);
+    std::vector<float> residual = vector_of(Kind::gaussian, n);
+    const Fit f = fit(residual);
     const double density = static_cast<double>(k) / static_cast<double>(n);
     Sparse out;
-    ASSERT_TRUE(make("gaussiank:corrections=0", n)->select(acc, {}, k, out));
-    expect_cut_at(acc, core::normal_magnitude_quantile(f.mean, f.deviation, density),
+    ASSERT_TRUE(make("gaussiank:corrections=0", n)->select(residual, {}, k, out));
+    expect_cut_at(residual, core::normal_magnitude_quantile(f.mean, f.deviation, density),
                   out);
     EXPECT_NEAR(static_cast<double>(out.size()) / static_cast<double>(k), 1, 0.2);
   }
@@ -63,13 +63,14 @@ TEST(GaussianK, CountsBothTailsWhenTheMeanIsNotZero) {
   const std::size_t n = 100000;
   const std::size_t k = 1000;
   for (const double mean : {-3.0, -1.0, 1.0, 3.0}) {
-    std::vector<float> acc = vector_of(Kind::gaussian, n);
-    for (float& v : acc) v += static_cast<float>(mean);
-    const std::size_t published = published_count(acc, k, 1);
+    std::vector<float> residual = vector_of(Kind::gaussian, n);
+    for (float& v : residual) v += static_cast<float>(mean);
+    const std::size_t published = published_count(residual, k, 1);
     Sparse out;
-    ASSERT_TRUE(make("gaussiank:corrections=0", n)->select(acc, {}, k, out));
-    const Fit f = fit(acc);
-    expect_cut_at(acc, core::normal_magnitude_quantile(f.mean, f.deviation, 0.01), out);
+    ASSERT_TRUE(make("gaussiank:corrections=0", n)->select(residual, {}, k, out));
+    const Fit f = fit(residual);
+    expect_cut_at(residual, core::normal_magnitude_quantile(f.mean, f.deviation, 0.01),
+                  out);
     EXPECT_NEAR(static_cast<double>(out.size()), 1000, 100) << "mean " << mean;
     EXPECT_NE(out.size(), k) << "that is the last resort's count";
     EXPECT_GT(std::abs(static_cast<double>(published) - 1000), 300) << "mean " << mean;
@@ -82,13 +83,13 @@ TEST(GaussianK, DoesNotStepOverTheBandForEver) {
   const std::size_t n = 100000;
   const std::size_t k = 10000;
   core::Random random(7);
-  std::vector<float> acc(n);
-  for (float& v : acc)
+  std::vector<float> residual(n);
+  for (float& v : residual)
     v = (1 + 0.01F * random.uniform()) * (random.below(2) == 0 ? 1.0F : -1.0F);
-  const std::size_t published = published_count(acc, k, 1000);
+  const std::size_t published = published_count(residual, k, 1000);
   EXPECT_TRUE(3 * published < 2 * k || 3 * published > 4 * k) << published;
   Sparse out;
-  ASSERT_TRUE(make("gaussiank:corrections=32", n)->select(acc, {}, k, out));
+  ASSERT_TRUE(make("gaussiank:corrections=32", n)->select(residual, {}, k, out));
   EXPECT_GE(3 * out.size(), 2 * k);
   EXPECT_LE(3 * out.size(), 4 * k);
   EXPECT_NE(out.size(), k) << "that is the last resort's count";
@@ -98,18 +99,18 @@ TEST(GaussianK, EndsInTheBandOnOrdinaryTails) {
   const std::size_t n = 100000;
   for (const Kind kind : {Kind::laplace, Kind::gaussian, Kind::pareto})
     for (const std::size_t k : {100, 1000, 10000}) {
-      std::vector<float> acc = vector_of(kind, n);
+      std::vector<float> residual = vector_of(kind, n);
       Sparse out;
-      ASSERT_TRUE(make("gaussiank", n)->select(acc, {}, k, out));
+      ASSERT_TRUE(make("gaussiank", n)->select(residual, {}, k, out));
       EXPECT_GE(3 * out.size(), 2 * k) << static_cast<int>(kind);
       EXPECT_LE(3 * out.size(), 4 * k) << static_cast<int>(kind);
     }
 }
 
 TEST(GaussianK, TakesExactlyKOfEqualMagnitudes) {
-  std::vector<float> acc = vector_of(Kind::signs, 1000);
+  std::vector<float> residual = vector_of(Kind::signs, 1000);
   Sparse out;
-  ASSERT_TRUE(make("gaussiank", 1000)->select(acc, {}, 10, out));
+  ASSERT_TRUE(make("gaussiank", 1000)->select(residual, {}, 10, out));
   EXPECT_EQ(out.index, (std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 

@@ -10,11 +10,11 @@
 namespace topknot {
 namespace {
 
-std::vector<std::uint32_t> draw(Compressor& pick, std::size_t n, std::size_t k,
+std::vector<std::uint32_t> draw(Compressor& compressor, std::size_t n, std::size_t k,
                                 float fill = 1) {
-  std::vector<float> acc(n, fill);
+  std::vector<float> residual(n, fill);
   Sparse out;
-  EXPECT_TRUE(pick.select(acc, {}, k, out));
+  EXPECT_TRUE(compressor.select(residual, {}, k, out));
   return out.index;
 }
 
@@ -27,12 +27,12 @@ TEST(RandomK, IsTheSameOnRanksWithOtherGradients) {
 
 TEST(RandomK, StaysTheSameAfterAStepThatOnlyOneRankCouldNotTake) {
   const auto well = make_compressor({"randomk", {}}, Layout::flat(100));
-  const auto sick = make_compressor({"randomk", {}}, Layout::flat(100));
+  const auto nonfinite = make_compressor({"randomk", {}}, Layout::flat(100));
   draw(*well, 100, 10);
-  std::vector<float> acc(100, std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> residual(100, std::numeric_limits<float>::quiet_NaN());
   Sparse out;
-  EXPECT_FALSE(sick->select(acc, {}, 10, out));
-  EXPECT_EQ(draw(*well, 100, 10), draw(*sick, 100, 10));
+  EXPECT_FALSE(nonfinite->select(residual, {}, 10, out));
+  EXPECT_EQ(draw(*well, 100, 10), draw(*nonfinite, 100, 10));
 }
 
 TEST(RandomK, DiffersFromStepToStepAndFromSeedToSeed) {
@@ -46,10 +46,10 @@ TEST(RandomK, DiffersFromStepToStepAndFromSeedToSeed) {
 TEST(RandomK, GivesEveryCoordinateTheSameChance) {
   constexpr int kSteps = 20000;
   for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>{33, 20}, {100, 7}}) {
-    const auto pick = make_compressor({"randomk", {}}, Layout::flat(n));
+    const auto compressor = make_compressor({"randomk", {}}, Layout::flat(n));
     std::vector<int> hits(n);
     for (int step = 0; step < kSteps; ++step)
-      for (const std::uint32_t i : draw(*pick, n, k)) ++hits[i];
+      for (const std::uint32_t i : draw(*compressor, n, k)) ++hits[i];
     const double chance = static_cast<double>(k) / static_cast<double>(n);
     const double deviation = std::sqrt(kSteps * chance * (1 - chance));
     for (const int hit : hits) EXPECT_NEAR(hit, kSteps * chance, 5 * deviation);

@@ -77,14 +77,14 @@ TEST(RedSync, CutsWhereTheSearchOverAllWould) {
   const std::size_t n = 30000;
   for (const Kind kind : {Kind::laplace, Kind::gaussian, Kind::shifted, Kind::pareto})
     for (const std::size_t k : {3, 30, 300, 3000}) {
-      const auto pick = make("redsync", n);
+      const auto compressor = make("redsync", n);
       Sparse out;
       for (std::uint64_t i = 0; i < 3; ++i) {
-        std::vector<float> acc = vector_of(kind, n, i);
-        ASSERT_TRUE(pick->select(acc, {}, k, out));
-        const double threshold = searched_threshold(acc, k);
+        std::vector<float> residual = vector_of(kind, n, i);
+        ASSERT_TRUE(compressor->select(residual, {}, k, out));
+        const double threshold = searched_threshold(residual, k);
         ASSERT_GT(threshold, 0);
-        expect_cut_at(acc, threshold, out);
+        expect_cut_at(residual, threshold, out);
       }
     }
 }
@@ -92,52 +92,52 @@ TEST(RedSync, CutsWhereTheSearchOverAllWould) {
 TEST(RedSync, LowersTheThresholdWhenBetweenHalfOfKAndKReachIt) {
   // The mean is about 0.15. The first threshold, about 0.58, is reached by 6 of the 10
   // that are wanted; those to take are at 0.5.
-  std::vector<float> acc(100, 0.1F);
-  for (std::size_t i = 0; i < 5; ++i) acc[i] = 0.9F;
-  acc[5] = 1;
-  for (std::size_t i = 6; i < 14; ++i) acc[i] = 0.5F;
-  EXPECT_LT(published_count(acc, 10), 10U);
+  std::vector<float> residual(100, 0.1F);
+  for (std::size_t i = 0; i < 5; ++i) residual[i] = 0.9F;
+  residual[5] = 1;
+  for (std::size_t i = 6; i < 14; ++i) residual[i] = 0.5F;
+  EXPECT_LT(published_count(residual, 10), 10U);
   Sparse out;
-  ASSERT_TRUE(make("redsync", 100)->select(acc, {}, 10, out));
+  ASSERT_TRUE(make("redsync", 100)->select(residual, {}, 10, out));
   EXPECT_EQ(out.size(), 14U);
 }
 
 TEST(RedSync, GoesOnUntilEnoughOfAHeavyTailAreFound) {
   const std::size_t n = 100000;
-  std::vector<float> acc = vector_of(Kind::pareto, n);
-  EXPECT_LT(published_count(acc, 1000), 100U);
+  std::vector<float> residual = vector_of(Kind::pareto, n);
+  EXPECT_LT(published_count(residual, 1000), 100U);
   Sparse out;
-  ASSERT_TRUE(make("redsync", n)->select(acc, {}, 1000, out));
+  ASSERT_TRUE(make("redsync", n)->select(residual, {}, 1000, out));
   EXPECT_GE(out.size(), 1000U);
   EXPECT_LE(out.size(), 2000U);
 }
 
 TEST(RedSync, TakesTheLargestWhenTheThresholdWouldBeBelowTheMean) {
-  std::vector<float> acc = vector_of(Kind::laplace, 10000);
+  std::vector<float> residual = vector_of(Kind::laplace, 10000);
   Sparse out;
-  ASSERT_TRUE(make("redsync", 10000)->select(acc, {}, 8000, out));
-  EXPECT_EQ(out.index, largest(acc, 8000));
+  ASSERT_TRUE(make("redsync", 10000)->select(residual, {}, 8000, out));
+  EXPECT_EQ(out.index, largest(residual, 8000));
 }
 
 TEST(RedSync, EndsOnEqualMagnitudes) {
   for (const char* spec : {"redsync", "redsync:method=trimmed"})
     for (const Kind kind : {Kind::zeros, Kind::equal, Kind::signs}) {
-      std::vector<float> acc = vector_of(kind, 5000);
+      std::vector<float> residual = vector_of(kind, 5000);
       Sparse out;
-      ASSERT_TRUE(make(spec, 5000)->select(acc, {}, 50, out));
-      EXPECT_EQ(out.index, largest(acc, 50));
+      ASSERT_TRUE(make(spec, 5000)->select(residual, {}, 50, out));
+      EXPECT_EQ(out.index, largest(residual, 50));
     }
 }
 
 TEST(RedSyncTrimmed, TakesTheLargestOfTheSurvivorsAndNoMore) {
   const std::size_t n = 30000;
   for (const Kind kind : kAllKinds) {
-    const auto pick = make("redsync:method=trimmed", n);
+    const auto compressor = make("redsync:method=trimmed", n);
     Sparse out;
     for (std::uint64_t i = 0; i < 3; ++i) {
-      std::vector<float> acc = vector_of(kind, n, i);
-      ASSERT_TRUE(pick->select(acc, {}, 300, out));
-      EXPECT_EQ(out.index, largest(acc, 300)) << static_cast<int>(kind);
+      std::vector<float> residual = vector_of(kind, n, i);
+      ASSERT_TRUE(compressor->select(residual, {}, 300, out));
+      EXPECT_EQ(out.index, largest(residual, 300)) << static_cast<int>(kind);
     }
   }
 }

@@ -22,24 +22,25 @@ constexpr const char* kWorkloads[] = {"any", "vgg", "lstm", "bert"};
 class Rank {
  public:
   Rank(const std::string& parameters, float mean)
-      : pick_(make_compressor(Spec::parse("reuse:" + parameters), Layout::flat(kLength))),
+      : compressor_(
+            make_compressor(Spec::parse("reuse:" + parameters), Layout::flat(kLength))),
         mean_(mean),
-        acc_(kLength),
+        residual_(kLength),
         grad_(kLength) {}
 
   /// How many a step selects.
   std::size_t step(float scale = 1) {
     for (float& g : grad_) g = scale * (random_.laplace() + mean_);
-    EXPECT_TRUE(pick_->select(acc_, testing::copy_of(grad_), kWanted, out_));
-    for (const std::uint32_t i : out_.index) acc_[i] = 0;
+    EXPECT_TRUE(compressor_->select(residual_, testing::copy_of(grad_), kWanted, out_));
+    for (const std::uint32_t i : out_.index) residual_[i] = 0;
     return out_.size();
   }
 
  private:
-  std::unique_ptr<Compressor> pick_;
+  std::unique_ptr<Compressor> compressor_;
   float mean_;
   core::Random random_{11};
-  std::vector<float> acc_;
+  std::vector<float> residual_;
   std::vector<float> grad_;
   Sparse out_;
 };
@@ -70,7 +71,7 @@ TEST(Reuse, IsExactOnTheFirstStepsThenEveryTauPrime) {
   EXPECT_GT(others, 40) << "it does not reuse";
 }
 
-TEST(Reuse, KeepsTheCountNearKWhereverTheDebtsPileUp) {
+TEST(Reuse, KeepsTheCountNearKWhereverTheResidualsPileUp) {
   for (const float mean : {0.0F, 0.2F, 2.0F}) {
     Rank rank("tau_prime=100000", mean);
     for (int step = 0; step < 100; ++step) rank.step();
@@ -109,17 +110,17 @@ TEST(Reuse, DoesAsPublishedWhenFaithful) {
 
 TEST(Reuse, SurvivesAStepOnWhichNothingReachesTheThreshold) {
   for (const std::string workload : kWorkloads) {
-    const auto pick = make_compressor(
+    const auto compressor = make_compressor(
         Spec::parse("reuse:faithful=1,tau_prime=1000,workload=" + workload),
         Layout::flat(100));
     Sparse out;
-    std::vector<float> acc(100, 8.0F);
-    ASSERT_TRUE(pick->select(acc, {}, 10, out));
-    for (std::size_t i = 0; i < acc.size(); ++i)
-      acc[i] = 2 - 0.01F * static_cast<float>(i);
+    std::vector<float> residual(100, 8.0F);
+    ASSERT_TRUE(compressor->select(residual, {}, 10, out));
+    for (std::size_t i = 0; i < residual.size(); ++i)
+      residual[i] = 2 - 0.01F * static_cast<float>(i);
     std::size_t steps = 0;
     do {
-      ASSERT_TRUE(pick->select(acc, {}, 10, out));
+      ASSERT_TRUE(compressor->select(residual, {}, 10, out));
     } while (out.empty() && ++steps < 999);
     EXPECT_GT(steps, 0U) << workload;
     EXPECT_LT(steps, 200U) << workload << " never comes down to it";
@@ -127,27 +128,28 @@ TEST(Reuse, SurvivesAStepOnWhichNothingReachesTheThreshold) {
 }
 
 TEST(Reuse, IsExactWhenKChanges) {
-  const auto pick = make_compressor(Spec::parse("reuse:faithful=1"), Layout::flat(1000));
+  const auto compressor =
+      make_compressor(Spec::parse("reuse:faithful=1"), Layout::flat(1000));
   Sparse out;
   for (const std::size_t k : {1000, 1000, 1000, 10, 20, 20}) {
-    std::vector<float> acc(1000);
+    std::vector<float> residual(1000);
     core::Random random(k);
-    for (float& value : acc) value = random.laplace();
-    ASSERT_TRUE(pick->select(acc, {}, k, out));
+    for (float& value : residual) value = random.laplace();
+    ASSERT_TRUE(compressor->select(residual, {}, k, out));
     EXPECT_EQ(out.size(), k);
   }
 }
 
 TEST(Reuse, RaisesTheThresholdWithinAStepAmongTies) {
   // 1.9 k coordinates tie, so that raising the threshold leaves none of them.
-  const auto pick =
+  const auto compressor =
       make_compressor(Spec::parse("reuse:workload=vgg"), Layout::flat(1000));
   Sparse out;
   for (int step = 0; step < 8; ++step) {
-    std::vector<float> acc(1000);
+    std::vector<float> residual(1000);
     const std::size_t ties = step == 3 || step == 6 ? 190 : 100;
-    std::fill_n(acc.begin() + 7, ties, 2.0F);
-    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    std::fill_n(residual.begin() + 7, ties, 2.0F);
+    ASSERT_TRUE(compressor->select(residual, {}, 100, out));
     EXPECT_EQ(out.size(), 100U) << "step " << step;
     EXPECT_EQ(out.index.front(), 7U);
   }

@@ -46,9 +46,9 @@ double gamma(const std::vector<double>& x, double q) {
 }
 
 /// The threshold by the formulas of the paper, one stage after the other.
-double threshold_by_hand(std::span<const float> acc, const std::string& dist, int stages,
-                         double density) {
-  std::vector<double> all = magnitudes(acc);
+double threshold_by_hand(std::span<const float> residual, const std::string& dist,
+                         int stages, double density) {
+  std::vector<double> all = magnitudes(residual);
   const double first = stages == 1 || density >= 0.25 ? density : 0.25;
   double threshold = dist == "exp"     ? exponential(all, first)
                      : dist == "gamma" ? gamma(all, first)
@@ -93,18 +93,18 @@ TEST(Sidco, CutsWhereTheFormulasSay) {
       for (const Kind kind : {Kind::laplace, Kind::gaussian, Kind::shifted})
         for (const std::size_t k : {40, 400, 4000, 16000}) {
           SCOPED_TRACE(spec_of(dist, stages) + " k = " + std::to_string(k));
-          const auto pick = make(spec_of(dist, stages), n);
+          const auto compressor = make(spec_of(dist, stages), n);
           Sparse out;
           for (std::uint64_t i = 0; i < 3; ++i) {
-            std::vector<float> acc = vector_of(kind, n, i);
+            std::vector<float> residual = vector_of(kind, n, i);
             const double density = static_cast<double>(k) / static_cast<double>(n);
-            const double threshold = threshold_by_hand(acc, dist, stages, density);
+            const double threshold = threshold_by_hand(residual, dist, stages, density);
             const auto count = static_cast<std::size_t>(
-                std::count_if(acc.begin(), acc.end(),
+                std::count_if(residual.begin(), residual.end(),
                               [&](float v) { return std::abs(v) >= threshold; }));
-            ASSERT_TRUE(pick->select(acc, {}, k, out));
+            ASSERT_TRUE(compressor->select(residual, {}, k, out));
             if (2 * count >= k && count <= 2 * k) {
-              expect_cut_at(acc, threshold, out);
+              expect_cut_at(residual, threshold, out);
               ++fitted;
             } else {
               ASSERT_EQ(out.size(), k);
@@ -119,9 +119,9 @@ TEST(Sidco, FitsWhatItAssumes) {
   const std::size_t k = 2000;
   for (const std::string& dist : kDists)
     for (const int stages : {1, 2, 3}) {
-      std::vector<float> acc = vector_of(Kind::laplace, n);
+      std::vector<float> residual = vector_of(Kind::laplace, n);
       Sparse out;
-      ASSERT_TRUE(make(spec_of(dist, stages), n)->select(acc, {}, k, out));
+      ASSERT_TRUE(make(spec_of(dist, stages), n)->select(residual, {}, k, out));
       EXPECT_NEAR(static_cast<double>(out.size()) / static_cast<double>(k), 1, 0.2)
           << spec_of(dist, stages);
     }
@@ -129,81 +129,82 @@ TEST(Sidco, FitsWhatItAssumes) {
 
 TEST(Sidco, TakesAParetoOfShapeZeroForAnExponential) {
   // Mean and deviation are both 1, which makes the published formula 0/0.
-  std::vector<float> acc(1000);
-  for (std::size_t i = 0; i < 1000; i += 2) acc[i] = 2;
+  std::vector<float> residual(1000);
+  for (std::size_t i = 0; i < 1000; i += 2) residual[i] = 2;
   Sparse out;
-  ASSERT_TRUE(make("sidco:dist=gpareto,stages=1", 1000)->select(acc, {}, 350, out));
-  expect_selection(acc, 350, half_to_twice, out);
+  ASSERT_TRUE(make("sidco:dist=gpareto,stages=1", 1000)->select(residual, {}, 350, out));
+  expect_selection(residual, 350, half_to_twice, out);
   EXPECT_EQ(out.size(), 500U) << "all that reach the threshold -ln 0.35";
 }
 
 TEST(Sidco, CutsAtATailOfEquals) {
   // Behind the first threshold all are equal: no deviation, and 0/0 as published.
-  std::vector<float> acc(1000, 0.1F);
-  for (std::size_t i = 0; i < 900; i += 3) acc[i] = -3;
+  std::vector<float> residual(1000, 0.1F);
+  for (std::size_t i = 0; i < 900; i += 3) residual[i] = -3;
   for (const char* dist : {"exp", "gpareto"}) {
     Sparse out;
-    ASSERT_TRUE(make(spec_of(dist, 2), 1000)->select(acc, {}, 200, out));
+    ASSERT_TRUE(make(spec_of(dist, 2), 1000)->select(residual, {}, 200, out));
     EXPECT_EQ(out.size(), 300U) << dist;
   }
 }
 
 TEST(Sidco, CutsAtTheMeanOfEqualsThatAreNotZero) {
-  std::vector<float> acc(1000);
-  for (std::size_t i = 0; i < 900; i += 3) acc[i] = -1;
+  std::vector<float> residual(1000);
+  for (std::size_t i = 0; i < 900; i += 3) residual[i] = -1;
   Sparse out;
-  ASSERT_TRUE(make("sidco:dist=gamma", 1000)->select(acc, {}, 250, out));
+  ASSERT_TRUE(make("sidco:dist=gamma", 1000)->select(residual, {}, 250, out));
   EXPECT_EQ(out.size(), 300U);
 }
 
 TEST(Sidco, LivesWithAnEmptyTail) {
   // -ln(0.25) is more than 1: nothing reaches the first threshold.
-  std::vector<float> acc = vector_of(Kind::signs, 1000);
+  std::vector<float> residual = vector_of(Kind::signs, 1000);
   Sparse out;
-  ASSERT_TRUE(make("sidco:stages=3", 1000)->select(acc, {}, 10, out));
+  ASSERT_TRUE(make("sidco:stages=3", 1000)->select(residual, {}, 10, out));
   EXPECT_EQ(out.size(), 10U);
 }
 
 TEST(Sidco, FitsAGammaToWhatIsNotZero) {
-  std::vector<float> acc = vector_of(Kind::laplace, 100000);
+  std::vector<float> residual = vector_of(Kind::laplace, 100000);
   std::vector<float> others;
-  for (std::size_t i = 0; i < acc.size(); ++i) {
-    if (i % 4 != 0) acc[i] = 0;
-    if (i % 4 == 0) others.push_back(acc[i]);
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    if (i % 4 != 0) residual[i] = 0;
+    if (i % 4 == 0) others.push_back(residual[i]);
   }
   Sparse out;
-  ASSERT_TRUE(make(spec_of("gamma", 1), acc.size())->select(acc, {}, 1000, out));
-  expect_cut_at(acc, gamma(magnitudes(others), 0.04), out);
+  ASSERT_TRUE(
+      make(spec_of("gamma", 1), residual.size())->select(residual, {}, 1000, out));
+  expect_cut_at(residual, gamma(magnitudes(others), 0.04), out);
   EXPECT_NEAR(static_cast<double>(out.size()), 1000, 150);
 }
 
-std::int64_t stages_of(Compressor& pick) {
-  return Fields::of(pick).get<std::int64_t>("stages");
+std::int64_t stages_of(Compressor& compressor) {
+  return Fields::of(compressor).get<std::int64_t>("stages");
 }
 
 TEST(Sidco, AddsAStageAfterFiveStepsWithTooFew) {
   // Magnitudes that end early: one exponential says a threshold that nothing reaches.
   const std::size_t n = 10000;
-  const auto pick = make("sidco", n);
+  const auto compressor = make("sidco", n);
   Sparse out;
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(stages_of(*pick), 1) << "step " << i;
+    EXPECT_EQ(stages_of(*compressor), 1) << "step " << i;
     core::Random random(static_cast<std::uint64_t>(i));
-    std::vector<float> acc(n);
-    for (float& v : acc) v = random.uniform();
-    ASSERT_TRUE(pick->select(acc, {}, 100, out));
+    std::vector<float> residual(n);
+    for (float& v : residual) v = random.uniform();
+    ASSERT_TRUE(compressor->select(residual, {}, 100, out));
   }
-  EXPECT_EQ(stages_of(*pick), 2);
+  EXPECT_EQ(stages_of(*compressor), 2);
 }
 
 std::vector<std::int64_t> stages_over_windows(Kind kind, std::size_t k, int windows) {
-  const auto pick = make("sidco", 10000);
+  const auto compressor = make("sidco", 10000);
   std::vector<std::int64_t> stages;
   Sparse out;
   for (int i = 0; i < 5 * windows; ++i) {
-    std::vector<float> acc = vector_of(kind, 10000, static_cast<std::uint64_t>(i));
-    EXPECT_TRUE(pick->select(acc, {}, k, out));
-    if (i % 5 == 4) stages.push_back(stages_of(*pick));
+    std::vector<float> residual = vector_of(kind, 10000, static_cast<std::uint64_t>(i));
+    EXPECT_TRUE(compressor->select(residual, {}, k, out));
+    if (i % 5 == 4) stages.push_back(stages_of(*compressor));
   }
   return stages;
 }
@@ -221,15 +222,15 @@ TEST(Sidco, TriesTwoStagesWhenOneTakesTooMany) {
 
 TEST(Sidco, HasAsManyStagesAsHelpButNoMoreThanHalvings) {
   const std::size_t n = 10000;
-  const auto pick = make("sidco", n);
+  const auto compressor = make("sidco", n);
   Sparse out;
   for (int i = 0; i < 300; ++i) {
     core::Random random(static_cast<std::uint64_t>(i));
-    std::vector<float> acc(n);
-    for (float& v : acc) v = 1 + 1e-3F * random.uniform();
-    ASSERT_TRUE(pick->select(acc, {}, 100, out));
-    ASSERT_GE(stages_of(*pick), 1);
-    ASSERT_LE(stages_of(*pick), 7);
+    std::vector<float> residual(n);
+    for (float& v : residual) v = 1 + 1e-3F * random.uniform();
+    ASSERT_TRUE(compressor->select(residual, {}, 100, out));
+    ASSERT_GE(stages_of(*compressor), 1);
+    ASSERT_LE(stages_of(*compressor), 7);
   }
 }
 
@@ -238,12 +239,12 @@ TEST(Sidco, ComesNearToKByAdapting) {
   const std::size_t k = 500;
   for (const std::string& dist : kDists)
     for (const Kind kind : {Kind::laplace, Kind::gaussian}) {
-      const auto pick = make("sidco:dist=" + dist, n);
-      std::vector<float> debt(n);
+      const auto compressor = make("sidco:dist=" + dist, n);
+      std::vector<float> residual(n);
       Sparse out;
       double sent = 0;
       for (std::uint64_t i = 0; i < 150; ++i) {
-        step(*pick, debt, vector_of(kind, n, i), k, half_to_twice, out);
+        step(*compressor, residual, vector_of(kind, n, i), k, half_to_twice, out);
         if (i >= 100) sent += static_cast<double>(out.size()) / 50;
       }
       EXPECT_NEAR(sent / static_cast<double>(k), 1, 0.25)
@@ -257,8 +258,8 @@ TEST(Sidco, KeepsItsNumberOfStagesToItself) {
   const auto other = make("sidco", n);
   Sparse out;
   for (std::uint64_t i = 0; i < 10; ++i) {
-    std::vector<float> acc = vector_of(Kind::equal, n, i);
-    ASSERT_TRUE(disturbed->select(acc, {}, 100, out));
+    std::vector<float> residual = vector_of(Kind::equal, n, i);
+    ASSERT_TRUE(disturbed->select(residual, {}, 100, out));
   }
   EXPECT_GT(stages_of(*disturbed), 1);
   EXPECT_EQ(stages_of(*other), 1);

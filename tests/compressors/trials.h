@@ -99,35 +99,36 @@ inline std::vector<float> vector_of(Kind kind, std::size_t n, std::uint64_t seed
   return x;
 }
 
-/// That `out` is of `acc`, in order, as many as promised, and left nothing larger behind.
-inline void expect_selection(std::span<const float> acc, std::size_t k,
+/// That `out` is of `residual`, in order, as many as promised, and left nothing larger behind.
+inline void expect_selection(std::span<const float> residual, std::size_t k,
                              const PromiseOf& promise, const Sparse& out) {
-  const Promise allowed = promise(std::min(k, acc.size()));
+  const Promise allowed = promise(std::min(k, residual.size()));
   ASSERT_GE(out.size(), allowed.least);
   ASSERT_LE(out.size(), allowed.most);
-  std::vector<bool> taken(acc.size());
+  std::vector<bool> taken(residual.size());
   float smallest = std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < out.size(); ++i) {
-    ASSERT_LT(out.index[i], acc.size());
+    ASSERT_LT(out.index[i], residual.size());
     ASSERT_TRUE(i == 0 || out.index[i - 1] < out.index[i]);
-    ASSERT_EQ(out.value[i], acc[out.index[i]]);
+    ASSERT_EQ(out.value[i], residual[out.index[i]]);
     taken[out.index[i]] = true;
     smallest = std::min(smallest, std::abs(out.value[i]));
   }
-  for (std::size_t i = 0; i < acc.size(); ++i)
-    ASSERT_TRUE(taken[i] || !(std::abs(acc[i]) > smallest)) << "larger, but left: " << i;
+  for (std::size_t i = 0; i < residual.size(); ++i)
+    ASSERT_TRUE(taken[i] || !(std::abs(residual[i]) > smallest))
+        << "larger, but left: " << i;
 }
 
 /// One step with error feedback.
-inline void step(Compressor& pick, std::vector<float>& debt,
+inline void step(Compressor& compressor, std::vector<float>& residual,
                  const std::vector<float>& grad, std::size_t k, const PromiseOf& promise,
                  Sparse& out) {
-  std::vector<float> sum = debt;
+  std::vector<float> sum = residual;
   for (std::size_t i = 0; i < grad.size(); ++i) sum[i] += grad[i];
-  ASSERT_TRUE(pick.select(debt, copy_of(grad), k, out));
-  ASSERT_EQ(debt, sum);
-  expect_selection(debt, k, promise, out);
-  core::erase(out.index, debt);
+  ASSERT_TRUE(compressor.select(residual, copy_of(grad), k, out));
+  ASSERT_EQ(residual, sum);
+  expect_selection(residual, k, promise, out);
+  core::erase(out.index, residual);
 }
 
 #ifdef TOPKNOT_SANITIZED  // where looking at every coordinate takes minutes
@@ -147,11 +148,11 @@ inline void expect_promise_on_awkward_vectors(const std::string& spec,
       for (const Kind kind : kAllKinds) {
         SCOPED_TRACE(spec + ": n = " + std::to_string(n) + ", k = " + std::to_string(k) +
                      ", kind " + std::to_string(static_cast<int>(kind)));
-        const auto pick = make(spec, n);
-        std::vector<float> debt(n);
+        const auto compressor = make(spec, n);
+        std::vector<float> residual(n);
         Sparse out;
         for (std::uint64_t i = 0; i < 7; ++i) {
-          step(*pick, debt, vector_of(kind, n, i), k, promise, out);
+          step(*compressor, residual, vector_of(kind, n, i), k, promise, out);
           if (::testing::Test::HasFatalFailure()) return;
         }
       }
@@ -164,15 +165,15 @@ inline void expect_promise_while_the_scale_drifts(const std::string& spec,
   const std::size_t n = 5000;
   const std::size_t k = 50;
   for (const Kind kind : {Kind::laplace, Kind::gaussian, Kind::pareto}) {
-    const auto pick = make(spec, n);
-    std::vector<float> debt(n);
+    const auto compressor = make(spec, n);
+    std::vector<float> residual(n);
     Sparse out;
     for (int i = 0; i < kDriftingSteps; ++i) {
       const double way = 1 - std::abs(i - 500) / 500.0;
       std::vector<float> grad = vector_of(kind, n, static_cast<std::uint64_t>(i));
       for (float& g : grad) g *= static_cast<float>(std::pow(1e6, way));
       SCOPED_TRACE(spec + ": step " + std::to_string(i));
-      step(*pick, debt, grad, k, promise, out);
+      step(*compressor, residual, grad, k, promise, out);
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
@@ -182,23 +183,23 @@ inline void expect_promise_while_the_scale_drifts(const std::string& spec,
 inline void expect_promise_after_jumps(const std::string& spec,
                                        const PromiseOf& promise) {
   const std::size_t n = 20000;
-  const auto pick = make(spec, n);
+  const auto compressor = make(spec, n);
   Sparse out;
   const float scales[] = {1, 1e6F, 1e-6F, 1e-30F, 1e30F, 1, 1};
   const std::size_t ks[] = {200, 200, 200, 2000, 20, 20, 19999};
   for (std::size_t i = 0; i < std::size(scales); ++i) {
-    std::vector<float> debt = vector_of(Kind::laplace, n, i);
-    for (float& v : debt) v *= scales[i];
+    std::vector<float> residual = vector_of(Kind::laplace, n, i);
+    for (float& v : residual) v *= scales[i];
     SCOPED_TRACE(spec + ": jump " + std::to_string(i));
-    step(*pick, debt, {}, ks[i], promise, out);
+    step(*compressor, residual, {}, ks[i], promise, out);
   }
 }
 
 inline void expect_clean_refusal_of_what_is_not_finite(const std::string& spec,
                                                        const PromiseOf& promise) {
   const std::size_t n = 10000;
-  const auto pick = make(spec, n);
-  std::vector<float> debt(n, 2);
+  const auto compressor = make(spec, n);
+  std::vector<float> residual(n, 2);
   Sparse out;
   std::uint64_t seed = 0;
   for (const float bad :
@@ -207,20 +208,20 @@ inline void expect_clean_refusal_of_what_is_not_finite(const std::string& spec,
     for (const std::size_t where : {std::size_t{0}, n / 2, n - 1}) {
       std::vector<float> grad = vector_of(Kind::laplace, n, ++seed);
       for (float& g : grad) g = std::trunc(64 * g) / 64;
-      const std::vector<float> healthy = grad;
-      std::vector<float> before = debt;
+      const std::vector<float> finite = grad;
+      std::vector<float> before = residual;
       grad[where] = bad;
       if (bad == std::numeric_limits<float>::max()) before[where] = bad;
-      debt = before;
+      residual = before;
       out.push_back(1, 1);
-      ASSERT_FALSE(pick->select(debt, copy_of(grad), 100, out));
+      ASSERT_FALSE(compressor->select(residual, copy_of(grad), 100, out));
       ASSERT_TRUE(out.empty());
-      ASSERT_EQ(debt, before);
-      debt[where] = 0;
+      ASSERT_EQ(residual, before);
+      residual[where] = 0;
       out.clear();
-      step(*pick, debt, healthy, 100, promise, out);
+      step(*compressor, residual, finite, 100, promise, out);
       if (::testing::Test::HasFatalFailure()) return;
-      for (float& v : debt) v = std::trunc(64 * v) / 64;
+      for (float& v : residual) v = std::trunc(64 * v) / 64;
     }
 }
 
@@ -234,9 +235,9 @@ inline void expect_promise(const std::string& spec, const PromiseOf& promise) {
 /// What a compressor keeps, by name: saved from one, loaded into another.
 class Fields final : public StateVisitor {
  public:
-  static Fields of(Compressor& pick) {
+  static Fields of(Compressor& compressor) {
     Fields fields;
-    pick.visit_state(fields);
+    compressor.visit_state(fields);
     fields.loading_ = true;
     return fields;
   }
@@ -275,34 +276,34 @@ class Fields final : public StateVisitor {
 inline void expect_to_go_on_after_loading(const std::string& spec) {
   const std::size_t n = 5000;
   const auto first = make(spec, n);
-  std::vector<float> debt(n);
+  std::vector<float> residual(n);
   Sparse out;
   const auto grad = [](std::uint64_t i) { return vector_of(Kind::pareto, 5000, i); };
   for (std::uint64_t i = 0; i < 37; ++i) {
-    ASSERT_TRUE(first->select(debt, copy_of(grad(i)), 50, out));
-    core::erase(out.index, debt);
+    ASSERT_TRUE(first->select(residual, copy_of(grad(i)), 50, out));
+    core::erase(out.index, residual);
   }
   const auto second = make(spec, n);
   Fields fields = Fields::of(*first);
   second->visit_state(fields);
-  std::vector<float> twin = debt;
+  std::vector<float> twin = residual;
   Sparse twin_out;
   for (std::uint64_t i = 37; i < 80; ++i) {
-    ASSERT_TRUE(first->select(debt, copy_of(grad(i)), 50, out));
+    ASSERT_TRUE(first->select(residual, copy_of(grad(i)), 50, out));
     ASSERT_TRUE(second->select(twin, copy_of(grad(i)), 50, twin_out));
     ASSERT_EQ(out, twin_out) << "step " << i;
-    core::erase(out.index, debt);
+    core::erase(out.index, residual);
     core::erase(out.index, twin);
   }
 }
 
 /// That `out` is what reaches `threshold`, give or take rounding of the threshold.
-inline void expect_cut_at(std::span<const float> acc, double threshold,
+inline void expect_cut_at(std::span<const float> residual, double threshold,
                           const Sparse& out) {
-  std::vector<bool> taken(acc.size());
+  std::vector<bool> taken(residual.size());
   for (const std::uint32_t i : out.index) taken[i] = true;
-  for (std::size_t i = 0; i < acc.size(); ++i) {
-    const double magnitude = std::abs(static_cast<double>(acc[i]));
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    const double magnitude = std::abs(static_cast<double>(residual[i]));
     if (magnitude > threshold * (1 + 1e-6)) {
       ASSERT_TRUE(taken[i]) << magnitude;
     }

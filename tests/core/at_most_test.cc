@@ -45,9 +45,9 @@ TEST(FoldAndSelectAtMost, IsTheNaiveSelectionOfEveryShortVector) {
       for (std::size_t most = 0; most <= n; ++most)
         for (std::size_t k = 0; k <= most; ++k)
           for (const float threshold : {0.0F, 1.0F, 2.0F, 3.0F}) {
-            std::vector<float> acc = x;
+            std::vector<float> residual = x;
             Sparse out;
-            ASSERT_TRUE(fold_and_select_at_most(acc, {}, threshold, k, most, out));
+            ASSERT_TRUE(fold_and_select_at_most(residual, {}, threshold, k, most, out));
             ASSERT_EQ(out, naive(x, threshold, k, most));
           }
     }
@@ -58,17 +58,17 @@ TEST(FoldAndSelectAtMost, CutsBackWithinTheSweepAndLosesNoneOfTheLargest) {
   const std::size_t n = 400000;
   for (const bool rising : {false, true}) {
     Random random(7);
-    std::vector<float> acc(n);
+    std::vector<float> residual(n);
     std::vector<float> grad(n);
     for (std::size_t i = 0; i < n; ++i) {
       grad[i] = std::trunc(20 * random.laplace());
-      acc[i] = rising ? static_cast<float>(i / 1000) : 0.0F;
+      residual[i] = rising ? static_cast<float>(i / 1000) : 0.0F;
     }
-    std::vector<float> sum = acc;
+    std::vector<float> sum = residual;
     for (std::size_t i = 0; i < n; ++i) sum[i] += grad[i];
     for (const std::size_t k : {0U, 1U, 1000U, 30000U})
       for (const float threshold : {0.0F, 30.0F}) {
-        std::vector<float> folded = acc;
+        std::vector<float> folded = residual;
         Sparse out;
         ASSERT_TRUE(fold_and_select_at_most(folded, testing::copy_of(grad), threshold, k,
                                             2 * k, out));
@@ -79,13 +79,13 @@ TEST(FoldAndSelectAtMost, CutsBackWithinTheSweepAndLosesNoneOfTheLargest) {
 }
 
 TEST(FoldAndSelectAtMost, SelectsNothingWhereASumIsNotFinite) {
-  std::vector<float> acc(10000, 1.0F);
+  std::vector<float> residual(10000, 1.0F);
   std::vector<float> grad(10000, 2.0F);
   grad[9000] = std::numeric_limits<float>::infinity();
   Sparse out;
-  EXPECT_FALSE(fold_and_select_at_most(acc, testing::copy_of(grad), 0, 5, 10, out));
+  EXPECT_FALSE(fold_and_select_at_most(residual, testing::copy_of(grad), 0, 5, 10, out));
   EXPECT_TRUE(out.empty());
-  EXPECT_EQ(acc, std::vector<float>(10000, 1.0F));
+  EXPECT_EQ(residual, std::vector<float>(10000, 1.0F));
 }
 
 TEST(SmallestMagnitude, IgnoresSigns) {

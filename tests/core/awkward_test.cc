@@ -75,12 +75,12 @@ TEST(AwkwardVector, IsFiniteEightfold) {
 
 TEST(AwkwardVector, GivesAllThatReachAThreshold) {
   for_each_awkward([](const Ranking& ranking) {
-    std::vector<float> acc = copy(ranking);
+    std::vector<float> residual = copy(ranking);
     Sparse out;
     for (const float threshold : thresholds(ranking)) {
       const std::size_t count = ranking.reaching(threshold);
-      ASSERT_EQ(count_at_least(acc, threshold), count);
-      ASSERT_TRUE(fold_and_select(acc, {}, threshold, out));
+      ASSERT_EQ(count_at_least(residual, threshold), count);
+      ASSERT_TRUE(fold_and_select(residual, {}, threshold, out));
       ASSERT_TRUE(same_bits(out, ranking.largest(count))) << threshold;
     }
   });
@@ -89,11 +89,11 @@ TEST(AwkwardVector, GivesAllThatReachAThreshold) {
 TEST(AwkwardVector, GivesTheSameOnEveryTarget) {
   for (const Awkward& kind : kAwkward) {
     const Ranking ranking(kind.vector(4097));
-    std::vector<float> acc = copy(ranking);
+    std::vector<float> residual = copy(ranking);
     on_every_target([&] {
       Sparse out;
       for (const float threshold : thresholds(ranking)) {
-        ASSERT_TRUE(fold_and_select(acc, {}, threshold, out));
+        ASSERT_TRUE(fold_and_select(residual, {}, threshold, out));
         ASSERT_TRUE(same_bits(out, ranking.largest(ranking.reaching(threshold))))
             << kind.name << " at " << threshold;
       }
@@ -104,13 +104,13 @@ TEST(AwkwardVector, GivesTheSameOnEveryTarget) {
 TEST(AwkwardVector, GivesAtMostAsManyAsAreAllowed) {
   for_each_awkward([](const Ranking& ranking) {
     const std::size_t n = ranking.size();
-    std::vector<float> acc = copy(ranking);
+    std::vector<float> residual = copy(ranking);
     Sparse out;
     for (const float threshold : thresholds(ranking))
       for (const std::size_t most : {n / 20, n / 2}) {
         const std::size_t k = most / 2;
         const std::size_t count = ranking.reaching(threshold);
-        ASSERT_TRUE(fold_and_select_at_most(acc, {}, threshold, k, most, out));
+        ASSERT_TRUE(fold_and_select_at_most(residual, {}, threshold, k, most, out));
         ASSERT_TRUE(same_bits(out, ranking.largest(count > most ? k : count)))
             << threshold << ", at most " << most;
       }
@@ -122,13 +122,13 @@ TEST(AwkwardVector, GivesTheLargestWhereRoomRunsOut) {
   for (const Awkward& kind : kAwkward) {
     const std::size_t n = 150'001;
     const Ranking ranking(kind.vector(n));
-    std::vector<float> acc = copy(ranking);
+    std::vector<float> residual = copy(ranking);
     Sparse out;
     for (const std::size_t k : {0U, 1U, 3000U, 40'000U}) {
-      ASSERT_TRUE(fold_and_select_at_most(acc, {}, 0, k, k, out));
+      ASSERT_TRUE(fold_and_select_at_most(residual, {}, 0, k, k, out));
       ASSERT_TRUE(same_bits(out, ranking.largest(k))) << kind.name << ", k = " << k;
       Shortlist list;
-      ASSERT_TRUE(list.fold(acc, {}, k, out, [](std::span<const float>) {}));
+      ASSERT_TRUE(list.fold(residual, {}, k, out, [](std::span<const float>) {}));
       list.cut_to(k, out);
       ASSERT_TRUE(same_bits(out, ranking.largest(k))) << kind.name << ", k = " << k;
     }
@@ -138,12 +138,12 @@ TEST(AwkwardVector, GivesTheLargestWhereRoomRunsOut) {
 TEST(AwkwardVector, HasItsLargestOnTheShortlist) {
   for_each_awkward([](const Ranking& ranking) {
     const std::size_t n = ranking.size();
-    std::vector<float> acc = copy(ranking);
+    std::vector<float> residual = copy(ranking);
     Sparse pairs;
     for (const std::size_t k : {std::min<std::size_t>(n, 1), n / 30, n / 2}) {
       Shortlist list;
       for (int step = 0; step < 3; ++step) {
-        ASSERT_TRUE(list.fold(acc, {}, k, pairs, [](std::span<const float>) {}));
+        ASSERT_TRUE(list.fold(residual, {}, k, pairs, [](std::span<const float>) {}));
         ASSERT_GE(pairs.size(), std::min(2 * k + 1, n));
         for (const float threshold : thresholds(ranking)) {
           const std::size_t listed = count_at_least(pairs.value, threshold);
@@ -166,9 +166,9 @@ TEST(AwkwardVector, HasTheLargestOfEveryRow) {
       const std::vector<float> x = kind.vector(outer * length * stride);
       Rows rows({{{"x", 0, {outer, length, stride}}}});
       for (const std::size_t k : {x.size() / 100, x.size() / 3, x.size()}) {
-        std::vector<float> acc = x;
+        std::vector<float> residual = x;
         Sparse out;
-        ASSERT_TRUE(rows.select(acc, {}, k, out));
+        ASSERT_TRUE(rows.select(residual, {}, k, out));
         std::map<std::uint32_t, float> want;
         for (std::uint64_t o = 0; o < outer; ++o)
           for (std::uint64_t s = 0; s < stride; ++s) {

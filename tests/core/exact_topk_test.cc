@@ -169,13 +169,14 @@ TEST(KeepLargest, IsRightOnAwkwardVectorsOfEverySize) {
 // ---- ExactTopK
 
 // One step, checked against sorting everything.
-void step_and_check(ExactTopK& top, std::vector<float>& acc, std::span<const float> grad,
-                    std::size_t k, Sparse& out) {
-  std::vector<float> sum = acc;
+void step_and_check(ExactTopK& top, std::vector<float>& residual,
+                    std::span<const float> grad, std::size_t k, Sparse& out) {
+  std::vector<float> sum = residual;
   if (!grad.empty())
-    std::transform(acc.begin(), acc.end(), grad.begin(), sum.begin(), std::plus<>());
-  ASSERT_TRUE(top.select(acc, testing::copy_of(grad), k, out));
-  ASSERT_EQ(bits(acc), bits(sum));
+    std::transform(residual.begin(), residual.end(), grad.begin(), sum.begin(),
+                   std::plus<>());
+  ASSERT_TRUE(top.select(residual, testing::copy_of(grad), k, out));
+  ASSERT_EQ(bits(residual), bits(sum));
   expect_same(out, largest(all_of(sum), k));
   if (!out.empty()) {
     ASSERT_EQ(top.threshold(), smallest(out));
@@ -196,9 +197,9 @@ TEST(ExactTopK, IsRightOnAllSmallVectors) {
       for (std::size_t k = 0; k <= length + 1; ++k) {
         ExactTopK top;
         Sparse out = all_of(std::vector<float>{7});
-        std::vector<float> acc = x;
-        ASSERT_EQ(top.select(acc, {}, k, out), finite);
-        ASSERT_EQ(bits(acc), bits(x));
+        std::vector<float> residual = x;
+        ASSERT_EQ(top.select(residual, {}, k, out), finite);
+        ASSERT_EQ(bits(residual), bits(x));
         expect_same(out, finite ? largest(all_of(x), k) : Sparse{});
       }
     }
@@ -211,11 +212,11 @@ TEST(ExactTopK, IsRightAtEverySizeOnEveryTarget) {
          {0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 4095, 4096, 4097}) {
       for (const std::size_t k : {std::size_t{0}, std::size_t{1}, n / 10, n, n + 1}) {
         ExactTopK top;
-        std::vector<float> acc(n);
+        std::vector<float> residual(n);
         Sparse out;
         for (std::uint64_t step = 0; step < 4; ++step) {
-          step_and_check(top, acc, laplace(n, step), k, out);
-          core::erase(out.index, acc);
+          step_and_check(top, residual, laplace(n, step), k, out);
+          core::erase(out.index, residual);
         }
       }
     }
@@ -228,9 +229,9 @@ TEST(ExactTopK, IsRightOnEveryShapeFromTheFirstStep) {
     for (const std::size_t k : {0, 1, 1000, 100000, 199999, 200000, 200001}) {
       ExactTopK top;
       Sparse out;
-      std::vector<float> acc(x.size());
-      step_and_check(top, acc, x, k, out);
-      step_and_check(top, acc, {}, k, out);
+      std::vector<float> residual(x.size());
+      step_and_check(top, residual, x, k, out);
+      step_and_check(top, residual, {}, k, out);
     }
   }
 }
@@ -273,10 +274,10 @@ TEST(ExactTopK, StaysExactFromOneAwkwardVectorToTheNext) {
     for (const Awkward& after : kAwkward) {
       ExactTopK top;
       Sparse out;
-      std::vector<float> acc = before.vector(n, 1);
-      step_and_check(top, acc, {}, 700, out);
-      core::erase(out.index, acc);
-      step_and_check(top, acc, after.vector(n, 2), 700, out);
+      std::vector<float> residual = before.vector(n, 1);
+      step_and_check(top, residual, {}, 700, out);
+      core::erase(out.index, residual);
+      step_and_check(top, residual, after.vector(n, 2), 700, out);
       ASSERT_FALSE(HasFatalFailure()) << before.name << ", then " << after.name;
     }
 }
@@ -299,35 +300,35 @@ TEST(ExactTopK, IsRightOnMillionsOfAwkwardCoordinates) {
 }
 
 TEST(ExactTopK, LetsInWhatBeatsTheRisenFloorByAsLittleAsCanBe) {
-  std::vector<float> acc(150000, 1.0F);
-  acc[140000] = -std::nextafter(1.0F, 2.0F);
+  std::vector<float> residual(150000, 1.0F);
+  residual[140000] = -std::nextafter(1.0F, 2.0F);
   ExactTopK top;
   Sparse out;
-  step_and_check(top, acc, {}, 3, out);
+  step_and_check(top, residual, {}, 3, out);
   EXPECT_EQ(out.index, (std::vector<std::uint32_t>{0, 1, 140000}));
 }
 
 TEST(ExactTopK, HoldsFewCandidatesHoweverTheyCome) {
-  std::vector<float> acc(1000000);
-  std::iota(acc.begin(), acc.end(), 0.0F);
+  std::vector<float> residual(1000000);
+  std::iota(residual.begin(), residual.end(), 0.0F);
   ExactTopK top;
   Sparse out;
-  step_and_check(top, acc, {}, 10, out);
+  step_and_check(top, residual, {}, 10, out);
   EXPECT_LT(out.index.capacity(), 200000);
 }
 
 TEST(ExactTopK, StaysExactWhileTheScaleDriftsAMillionfoldUpAndDown) {
   const std::size_t n = 5000;
   ExactTopK top;
-  std::vector<float> acc(n);
+  std::vector<float> residual(n);
   Sparse out;
   for (int step = 0; step < 1000; ++step) {
     const double octaves = std::log2(1e6) * (step < 500 ? step : 1000 - step) / 500.0;
-    step_and_check(top, acc,
+    step_and_check(top, residual,
                    laplace(n, static_cast<std::uint64_t>(step),
                            static_cast<float>(std::exp2(octaves))),
                    50, out);
-    core::erase(out.index, acc);
+    core::erase(out.index, residual);
   }
 }
 
@@ -338,19 +339,19 @@ TEST(ExactTopK, StaysExactWhenTheScaleJumps) {
   std::uint64_t step = 0;
   for (const float scale : {1.0F, 1.0F, 1e6F, 1e6F, 1.0F, 1.0F, 0.0F, 0.0F, 1e-6F, 1.0F,
                             0.97F, 0.9F, 0.5F, 3e38F / 20, 1e-38F, 1e-44F, 1.0F}) {
-    std::vector<float> acc(n);
-    step_and_check(top, acc, laplace(n, ++step, scale), 2000, out);
+    std::vector<float> residual(n);
+    step_and_check(top, residual, laplace(n, ++step, scale), 2000, out);
   }
 }
 
 TEST(ExactTopK, StaysExactWhenKChanges) {
   ExactTopK top;
-  std::vector<float> acc(200000);
+  std::vector<float> residual(200000);
   Sparse out;
   std::uint64_t step = 0;
   for (const std::size_t k : {100, 100, 50000, 50000, 1, 0, 199999, 300000, 10, 20}) {
-    step_and_check(top, acc, laplace(acc.size(), ++step), k, out);
-    core::erase(out.index, acc);
+    step_and_check(top, residual, laplace(residual.size(), ++step), k, out);
+    core::erase(out.index, residual);
   }
 }
 
@@ -358,51 +359,54 @@ TEST(ExactTopK, GivesTheSameBitsOnEveryTarget) {
   std::vector<Sparse> first;
   on_every_target([&] {
     ExactTopK top;
-    std::vector<float> acc(100003);
+    std::vector<float> residual(100003);
     std::vector<Sparse> outs(6);
     for (std::uint64_t step = 0; step < outs.size(); ++step) {
       const float scale = step == 3 ? 0.1F : 1.0F;
-      ASSERT_TRUE(top.select(acc, testing::copy_of(laplace(acc.size(), step, scale)),
+      ASSERT_TRUE(top.select(residual,
+                             testing::copy_of(laplace(residual.size(), step, scale)),
                              1000, outs[step]));
-      core::erase(outs[step].index, acc);
+      core::erase(outs[step].index, residual);
     }
     if (first.empty()) first = outs;
     EXPECT_EQ(outs, first);
   });
 }
 
-TEST(ExactTopK, PutsBackTheDebtWhenASumIsNotFinite) {
+TEST(ExactTopK, PutsBackTheResidualWhenASumIsNotFinite) {
   const std::size_t n = 10000;
   Random random(9);
-  std::vector<float> acc(n);
+  std::vector<float> residual(n);
   std::vector<float> grad(n);
   for (float& v : grad) v = static_cast<float>(random.below(1000));
   ExactTopK top;
   Sparse out;
-  step_and_check(top, acc, grad, 100, out);
-  core::erase(out.index, acc);
+  step_and_check(top, residual, grad, 100, out);
+  core::erase(out.index, residual);
   const float threshold = top.threshold();
   for (std::size_t at = 0; at < n; at += 37) {
     for (const float bad : {kNaN, -kInfinity}) {
       std::vector<float> spoilt = grad;
       spoilt[at] = bad;
-      const std::vector<float> before = acc;
-      ASSERT_FALSE(top.select(acc, testing::copy_of(spoilt), at % 3 == 0 ? 0 : 100, out));
+      const std::vector<float> before = residual;
+      ASSERT_FALSE(
+          top.select(residual, testing::copy_of(spoilt), at % 3 == 0 ? 0 : 100, out));
       ASSERT_TRUE(out.empty());
-      ASSERT_EQ(bits(acc), bits(before));
+      ASSERT_EQ(bits(residual), bits(before));
       ASSERT_EQ(top.threshold(), threshold);
     }
   }
-  step_and_check(top, acc, grad, 100, out);
+  step_and_check(top, residual, grad, 100, out);
 }
 
 TEST(ExactTopK, NeedsNoMoreMemoryOnceItHasSettled) {
   ExactTopK top;
-  std::vector<float> acc(200000);
+  std::vector<float> residual(200000);
   Sparse out;
   const auto step = [&](std::uint64_t seed) {
-    ASSERT_TRUE(top.select(acc, testing::copy_of(laplace(acc.size(), seed)), 20000, out));
-    core::erase(out.index, acc);
+    ASSERT_TRUE(top.select(residual, testing::copy_of(laplace(residual.size(), seed)),
+                           20000, out));
+    core::erase(out.index, residual);
   };
   for (std::uint64_t s = 0; s < 5; ++s) step(s);
   out.index.shrink_to_fit();

@@ -24,10 +24,10 @@ std::uint64_t most_for(std::uint64_t length, std::uint64_t k, std::uint64_t n) {
 }
 
 /// One row at a time, by sorting.
-Sparse by_sorting(const Layout& layout, std::span<const float> acc, std::size_t k) {
+Sparse by_sorting(const Layout& layout, std::span<const float> residual, std::size_t k) {
   std::vector<std::uint32_t> all;
   const std::uint64_t n = layout.size();
-  for (const Tensor& tensor : layout.tensors) {
+  for (const TensorSlot& tensor : layout.tensors) {
     if (tensor.size() == 0) continue;
     const bool flat = tensor.shape.size() < 2;
     const std::uint64_t outer = flat ? 1 : tensor.shape[0];
@@ -42,7 +42,7 @@ Sparse by_sorting(const Layout& layout, std::span<const float> acc, std::size_t 
           row.push_back(
               static_cast<std::uint32_t>(tensor.offset + (o * length + i) * rest + r));
         std::stable_sort(row.begin(), row.end(), [&](std::uint32_t a, std::uint32_t b) {
-          return std::abs(acc[a]) > std::abs(acc[b]);
+          return std::abs(residual[a]) > std::abs(residual[b]);
         });
         all.insert(all.end(), row.begin(),
                    row.begin() + static_cast<std::ptrdiff_t>(wanted));
@@ -50,7 +50,7 @@ Sparse by_sorting(const Layout& layout, std::span<const float> acc, std::size_t 
   }
   std::sort(all.begin(), all.end());
   Sparse out;
-  for (const std::uint32_t i : all) out.push_back(i, acc[i]);
+  for (const std::uint32_t i : all) out.push_back(i, residual[i]);
   return out;
 }
 
@@ -92,14 +92,14 @@ TEST(Rows, TakesTheLargestOfEveryRow) {
          {std::size_t{0}, std::size_t{1}, n / 100 + 1, n / 10 + 1, n / 2 + 1, n, n + 5})
       for (const bool ties : {false, true}) {
         Rows rows(layout);
-        std::vector<float> acc(n);
+        std::vector<float> residual(n);
         Sparse out;
         for (std::uint64_t step = 0; step < 3; ++step) {
           const std::vector<float> grad = numbers(n, step, ties);
-          std::vector<float> sum = acc;
+          std::vector<float> sum = residual;
           for (std::size_t i = 0; i < n; ++i) sum[i] += grad[i];
-          ASSERT_TRUE(rows.select(acc, testing::copy_of(grad), k, out));
-          ASSERT_EQ(acc, sum);
+          ASSERT_TRUE(rows.select(residual, testing::copy_of(grad), k, out));
+          ASSERT_EQ(residual, sum);
           ASSERT_EQ(out, by_sorting(layout, sum, k))
               << layout.tensors[0].shape.size() << " dimensions, n = " << n
               << ", k = " << k;
@@ -115,15 +115,15 @@ TEST(Rows, StaysRightWhenScalesDifferFromRowToRow) {
   Rows rows(layout);
   Sparse out;
   for (std::uint64_t step = 0; step < 4; ++step) {
-    std::vector<float> acc = numbers(n, step, false);
+    std::vector<float> residual = numbers(n, step, false);
     Random random(step);
     for (std::size_t i = 0; i < n; i += 100) {
       const auto scale = static_cast<float>(std::pow(10.0, 60 * random.uniform() - 30));
       const float kept = random.below(4) == 0 ? 0 : scale;
-      for (std::size_t j = i; j < std::min(n, i + 100); ++j) acc[j] *= kept;
+      for (std::size_t j = i; j < std::min(n, i + 100); ++j) residual[j] *= kept;
     }
-    ASSERT_TRUE(rows.select(acc, {}, n / 50, out));
-    ASSERT_EQ(out, by_sorting(layout, acc, n / 50));
+    ASSERT_TRUE(rows.select(residual, {}, n / 50, out));
+    ASSERT_EQ(out, by_sorting(layout, residual, n / 50));
   }
 }
 
@@ -166,8 +166,9 @@ TEST(Rows, RefusesAVectorOfAnotherLength) {
   Rows rows(layout_of({{10, 20}}));
   Sparse out;
   for (const std::size_t n : {0, 199, 201}) {
-    std::vector<float> acc(n, 1.0F);
-    EXPECT_THROW(static_cast<void>(rows.select(acc, {}, 5, out)), ContractError) << n;
+    std::vector<float> residual(n, 1.0F);
+    EXPECT_THROW(static_cast<void>(rows.select(residual, {}, 5, out)), ContractError)
+        << n;
   }
 }
 
@@ -178,17 +179,17 @@ TEST(Rows, TakesBackAFoldThatIsNotFinite) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
                             std::numeric_limits<float>::infinity()}) {
       Rows rows(layout);
-      std::vector<float> acc(n, 3);
+      std::vector<float> residual(n, 3);
       std::vector<float> grad(n, 1);
       grad[where] = bad;
       Sparse out;
       out.push_back(1, 1);
-      EXPECT_FALSE(rows.select(acc, testing::copy_of(grad), 100, out));
+      EXPECT_FALSE(rows.select(residual, testing::copy_of(grad), 100, out));
       EXPECT_TRUE(out.empty());
-      EXPECT_EQ(acc, std::vector<float>(n, 3));
+      EXPECT_EQ(residual, std::vector<float>(n, 3));
       grad[where] = 1;
-      EXPECT_TRUE(rows.select(acc, testing::copy_of(grad), 100, out));
-      EXPECT_EQ(acc, std::vector<float>(n, 4));
+      EXPECT_TRUE(rows.select(residual, testing::copy_of(grad), 100, out));
+      EXPECT_EQ(residual, std::vector<float>(n, 4));
     }
 }
 

@@ -29,36 +29,38 @@ const std::vector<std::size_t> kSizes = {0,  1,  7,   8,   9,    31,   32,   33,
 
 struct Outcome {
   bool finite = true;
-  std::vector<float> acc;
+  std::vector<float> residual;
   Sparse out;
 
   friend bool operator==(const Outcome& a, const Outcome& b) {
-    return a.finite == b.finite && bits(a.acc) == bits(b.acc) &&
+    return a.finite == b.finite && bits(a.residual) == bits(b.residual) &&
            a.out.index == b.out.index && bits(a.out.value) == bits(b.out.value);
   }
 };
 
 // The contract, one coordinate after the other.
-Outcome expected(std::vector<float> acc, std::span<const float> grad, float threshold) {
+Outcome expected(std::vector<float> residual, std::span<const float> grad,
+                 float threshold) {
   Outcome o;
-  const std::vector<float> before = acc;
-  for (std::size_t i = 0; i < acc.size(); ++i) {
-    const float sum = grad.empty() ? acc[i] : acc[i] + grad[i];
+  const std::vector<float> before = residual;
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    const float sum = grad.empty() ? residual[i] : residual[i] + grad[i];
     if (!std::isfinite(sum)) {
       return {false, before, {}};
     }
-    acc[i] = sum;
+    residual[i] = sum;
     if (std::abs(sum) >= threshold) o.out.push_back(static_cast<std::uint32_t>(i), sum);
   }
-  o.acc = acc;
+  o.residual = residual;
   return o;
 }
 
-Outcome actual(std::vector<float> acc, std::span<const float> grad, float threshold) {
+Outcome actual(std::vector<float> residual, std::span<const float> grad,
+               float threshold) {
   Outcome o;
   o.out.push_back(77, 7.0F);  // must be replaced
-  o.finite = fold_and_select(acc, testing::copy_of(grad), threshold, o.out);
-  o.acc = std::move(acc);
+  o.finite = fold_and_select(residual, testing::copy_of(grad), threshold, o.out);
+  o.residual = std::move(residual);
   return o;
 }
 
@@ -95,11 +97,11 @@ TEST(FoldAndSelect, IsRightOnAllSmallVectors) {
   const std::vector<float> alphabet = {0.0F, -0.0F, 1, -1, 2, kNaN, kInfinity};
   const std::vector<float> grad = {1, -1, 0.5F, 0, -2};
   on_every_target([&] {
-    for_all_vectors(alphabet, 5, [&](const std::vector<float>& acc) {
+    for_all_vectors(alphabet, 5, [&](const std::vector<float>& residual) {
       for (const float threshold : {0.0F, 1.0F, 1.5F, kInfinity, kNaN}) {
-        const auto g = std::span(grad).first(acc.size());
-        ASSERT_EQ(actual(acc, g, threshold), expected(acc, g, threshold));
-        ASSERT_EQ(actual(acc, {}, threshold), expected(acc, {}, threshold));
+        const auto g = std::span(grad).first(residual.size());
+        ASSERT_EQ(actual(residual, g, threshold), expected(residual, g, threshold));
+        ASSERT_EQ(actual(residual, {}, threshold), expected(residual, {}, threshold));
       }
     });
   });
@@ -110,10 +112,10 @@ TEST(FoldAndSelect, IsRightOnAllSmallPatternsInsideAVector) {
   on_every_target([&] {
     for_all_vectors(alphabet, 4, [&](const std::vector<float>& pattern) {
       for (const std::size_t at : {0, 6, 29, 62, 126}) {
-        std::vector<float> acc(131, 0.5F);
-        std::copy(pattern.begin(), pattern.end(), acc.begin() + at);
+        std::vector<float> residual(131, 0.5F);
+        std::copy(pattern.begin(), pattern.end(), residual.begin() + at);
         const std::vector<float> grad(131, 0.25F);
-        ASSERT_EQ(actual(acc, grad, 1), expected(acc, grad, 1));
+        ASSERT_EQ(actual(residual, grad, 1), expected(residual, grad, 1));
       }
     });
   });
@@ -122,22 +124,22 @@ TEST(FoldAndSelect, IsRightOnAllSmallPatternsInsideAVector) {
 TEST(FoldAndSelect, IsRightAtEverySizeAndAlignment) {
   on_every_target([] {
     for (const std::size_t n : kSizes) {
-      const std::vector<float> acc = laplace(n + 8, n);
+      const std::vector<float> residual = laplace(n + 8, n);
       const std::vector<float> grad = laplace(n + 8, n + 1);
       for (const std::size_t skip : {0, 1, 3}) {
-        std::vector<float> mine = acc;
+        std::vector<float> mine = residual;
         const auto part = std::span(mine).subspan(skip, n);
         const auto g = std::span(grad).subspan(5 - skip, n);
         for (const float threshold : {0.0F, 0.5F, 3.0F, 100.0F}) {
           const Outcome want = expected({part.begin(), part.end()}, g, threshold);
           Sparse out;
           ASSERT_TRUE(fold_and_select(part, testing::copy_of(g), threshold, out));
-          ASSERT_EQ(bits(part), bits(want.acc));
+          ASSERT_EQ(bits(part), bits(want.residual));
           ASSERT_EQ(out, want.out) << "n = " << n << ", threshold " << threshold;
         }
         for (std::size_t i = 0; i < mine.size(); ++i) {
           const bool outside = i < skip || i >= skip + n;
-          ASSERT_TRUE(!outside || mine[i] == acc[i]) << "at " << i;
+          ASSERT_TRUE(!outside || mine[i] == residual[i]) << "at " << i;
         }
       }
     }
@@ -146,46 +148,46 @@ TEST(FoldAndSelect, IsRightAtEverySizeAndAlignment) {
 
 TEST(FoldAndSelect, TakesAMagnitudeThatEqualsTheThreshold) {
   on_every_target([] {
-    const std::vector<float> acc(100, -1.25F);
-    EXPECT_EQ(actual(acc, {}, 1.25F).out.size(), 100);
-    EXPECT_EQ(actual(acc, {}, std::nextafter(1.25F, 2.0F)).out.size(), 0);
+    const std::vector<float> residual(100, -1.25F);
+    EXPECT_EQ(actual(residual, {}, 1.25F).out.size(), 100);
+    EXPECT_EQ(actual(residual, {}, std::nextafter(1.25F, 2.0F)).out.size(), 0);
   });
 }
 
 TEST(FoldAndSelect, TakesEverythingAtThresholdZeroAndNothingAtNaN) {
   on_every_target([] {
-    const std::vector<float> acc = {0.0F, -0.0F, kDenormal, -kMax};
-    EXPECT_EQ(actual(acc, {}, 0.0F).out.size(), 4);
-    EXPECT_EQ(actual(acc, {}, -0.0F).out.size(), 4);
-    EXPECT_EQ(actual(acc, {}, kDenormal).out.size(), 2);
-    EXPECT_EQ(actual(acc, {}, kInfinity).out.size(), 0);
-    EXPECT_EQ(actual(acc, {}, kNaN).out.size(), 0);
+    const std::vector<float> residual = {0.0F, -0.0F, kDenormal, -kMax};
+    EXPECT_EQ(actual(residual, {}, 0.0F).out.size(), 4);
+    EXPECT_EQ(actual(residual, {}, -0.0F).out.size(), 4);
+    EXPECT_EQ(actual(residual, {}, kDenormal).out.size(), 2);
+    EXPECT_EQ(actual(residual, {}, kInfinity).out.size(), 0);
+    EXPECT_EQ(actual(residual, {}, kNaN).out.size(), 0);
   });
 }
 
 // What makes a sum infinite or NaN.
 struct Spoil {
-  float acc;
+  float residual;
   float grad;
 };
 const std::vector<Spoil> kSpoils = {
     {1, kNaN}, {1, -kInfinity}, {kMax, kMax}, {kNaN, 1}, {kInfinity, -kInfinity}};
 
-TEST(FoldAndSelect, PutsBackTheDebtWhereverASumIsNotFinite) {
+TEST(FoldAndSelect, PutsBackTheResidualWhereverASumIsNotFinite) {
   const std::size_t n = 4096 + 70;
   const std::vector<float> before = integers(n, 1);
   const std::vector<float> grad = integers(n, 2);
   on_every_target([&] {
     for (std::size_t at = 0; at < n; ++at) {
       const Spoil spoil = kSpoils[at % kSpoils.size()];
-      std::vector<float> acc = before;
+      std::vector<float> residual = before;
       std::vector<float> g = grad;
-      acc[at] = spoil.acc;
+      residual[at] = spoil.residual;
       g[at] = spoil.grad;
-      const Outcome o = actual(acc, g, at % 2 == 0 ? 50.0F : kNaN);
+      const Outcome o = actual(residual, g, at % 2 == 0 ? 50.0F : kNaN);
       ASSERT_FALSE(o.finite) << "at " << at;
       ASSERT_TRUE(o.out.empty());
-      ASSERT_EQ(bits(o.acc), bits(acc)) << "at " << at;
+      ASSERT_EQ(bits(o.residual), bits(residual)) << "at " << at;
     }
   });
 }
@@ -197,22 +199,22 @@ TEST(FoldAndSelect, FoldsNothingFromTheFirstSumThatIsNotFinite) {
   on_every_target([&] {
     for (std::size_t at = 0; at < n; ++at) {
       for (const Spoil& spoil : kSpoils) {
-        std::vector<float> acc = before;
+        std::vector<float> residual = before;
         std::vector<float> g = grad;
-        acc[at] = spoil.acc;
+        residual[at] = spoil.residual;
         g[at] = spoil.grad;
-        ASSERT_EQ(actual(acc, g, 2), expected(acc, g, 2)) << "at " << at;
+        ASSERT_EQ(actual(residual, g, 2), expected(residual, g, 2)) << "at " << at;
       }
     }
   });
 }
 
 RC_GTEST_PROP(FoldAndSelect, IsRightOnArbitraryBits, (std::vector<std::uint32_t> a)) {
-  std::vector<float> acc;
-  for (const std::uint32_t v : a) acc.push_back(std::bit_cast<float>(v));
+  std::vector<float> residual;
+  for (const std::uint32_t v : a) residual.push_back(std::bit_cast<float>(v));
   const float threshold = *rc::gen::element(0.0F, 1e-40F, 1e-3F, 1.0F, 1e20F, kMax);
-  const Outcome want = expected(acc, {}, threshold);
-  on_every_target([&] { RC_ASSERT(actual(acc, {}, threshold) == want); });
+  const Outcome want = expected(residual, {}, threshold);
+  on_every_target([&] { RC_ASSERT(actual(residual, {}, threshold) == want); });
 }
 
 TEST(Fold, AddsAndFindsWhatIsNotFinite) {
@@ -220,14 +222,14 @@ TEST(Fold, AddsAndFindsWhatIsNotFinite) {
     for (const std::size_t n : kSizes) {
       const std::vector<float> before = laplace(n, 5);
       std::vector<float> grad = laplace(n, 6);
-      std::vector<float> acc = before;
-      ASSERT_TRUE(fold(acc, testing::copy_of(grad)));
-      ASSERT_EQ(bits(acc), bits(expected(before, grad, 1).acc));
+      std::vector<float> residual = before;
+      ASSERT_TRUE(fold(residual, testing::copy_of(grad)));
+      ASSERT_EQ(bits(residual), bits(expected(before, grad, 1).residual));
       if (n == 0) continue;
       grad[n - 1] = kInfinity;
-      acc = before;
-      ASSERT_FALSE(fold(acc, testing::copy_of(grad)));
-      ASSERT_EQ(bits(acc), bits(before));
+      residual = before;
+      ASSERT_FALSE(fold(residual, testing::copy_of(grad)));
+      ASSERT_EQ(bits(residual), bits(before));
     }
   });
 }
@@ -239,37 +241,38 @@ TEST(Fold, RestoresEveryBitWhereverASumIsNotFinite) {
          {0, 1, 15, 16, 63, 64, 65, 4095, 4096, 4097, 8191, 8299}) {
       std::vector<float> grad = testing::wild(8300, 6);
       grad[at] = at % 2 == 0 ? kNaN : kInfinity;
-      std::vector<float> acc = before;
-      ASSERT_FALSE(fold(acc, grad));
-      ASSERT_EQ(bits(acc), bits(before)) << "not finite at " << at;
+      std::vector<float> residual = before;
+      ASSERT_FALSE(fold(residual, grad));
+      ASSERT_EQ(bits(residual), bits(before)) << "not finite at " << at;
     }
   });
 }
 
-TEST(Unfold, RestoresEveryBit) {
+TEST(UndoFold, RestoresEveryBit) {
   on_every_target([] {
     for (const std::size_t n : kSizes) {
       const std::vector<float> before = testing::wild(n, 7);
       std::vector<float> grad = testing::wild(n, 8);
-      std::vector<float> acc = before;
-      ASSERT_TRUE(fold(acc, grad));
+      std::vector<float> residual = before;
+      ASSERT_TRUE(fold(residual, grad));
       ASSERT_EQ(bits(grad), bits(before)) << "the gradient's memory has the old values";
-      unfold(acc, grad);
-      ASSERT_EQ(bits(acc), bits(before));
-      unfold(acc, {});
-      ASSERT_EQ(bits(acc), bits(before));
+      undo_fold(residual, grad);
+      ASSERT_EQ(bits(residual), bits(before));
+      undo_fold(residual, {});
+      ASSERT_EQ(bits(residual), bits(before));
     }
   });
 }
 
 TEST(Fold, RefusesAGradientOfAnotherLength) {
   for (const std::size_t length : {1, 99, 101, 5000}) {
-    std::vector<float> acc(100, 1.0F);
+    std::vector<float> residual(100, 1.0F);
     std::vector<float> grad(length, 1.0F);
     Sparse out;
-    EXPECT_THROW(static_cast<void>(fold(acc, grad)), ContractError) << length;
-    EXPECT_THROW(static_cast<void>(fold_and_select(acc, grad, 0, out)), ContractError);
-    EXPECT_EQ(acc, std::vector<float>(100, 1.0F));
+    EXPECT_THROW(static_cast<void>(fold(residual, grad)), ContractError) << length;
+    EXPECT_THROW(static_cast<void>(fold_and_select(residual, grad, 0, out)),
+                 ContractError);
+    EXPECT_EQ(residual, std::vector<float>(100, 1.0F));
   }
 }
 

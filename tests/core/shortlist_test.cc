@@ -25,18 +25,18 @@ std::vector<float> laplace(std::size_t n, std::uint64_t seed, float scale = 1) {
 }
 
 /// What fold() promises of `pairs`, for all thresholds that occur.
-void expect_listed(std::span<const float> acc, std::size_t k, const Sparse& pairs) {
-  k = std::min(k, acc.size());
-  ASSERT_GE(pairs.size(), std::min(2 * k + 1, acc.size()));
+void expect_listed(std::span<const float> residual, std::size_t k, const Sparse& pairs) {
+  k = std::min(k, residual.size());
+  ASSERT_GE(pairs.size(), std::min(2 * k + 1, residual.size()));
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    ASSERT_EQ(pairs.value[i], acc[pairs.index[i]]);
+    ASSERT_EQ(pairs.value[i], residual[pairs.index[i]]);
     if (i > 0) {
       ASSERT_LT(pairs.index[i - 1], pairs.index[i]);
     }
   }
-  for (std::size_t i = 0; i < acc.size(); i += acc.size() / 50 + 1) {
-    const float threshold = std::abs(acc[i]);
-    const std::size_t count = count_at_least(acc, threshold);
+  for (std::size_t i = 0; i < residual.size(); i += residual.size() / 50 + 1) {
+    const float threshold = std::abs(residual[i]);
+    const std::size_t count = count_at_least(residual, threshold);
     const std::size_t listed = count_at_least(pairs.value, threshold);
     if (count <= 2 * k) {
       ASSERT_EQ(listed, count) << "threshold " << threshold;
@@ -51,14 +51,14 @@ TEST(Shortlist, CountsAsTheWholeVectorDoes) {
     for (const std::size_t k : {std::size_t{1}, n / 100 + 1, n / 3 + 1, n, n + 1}) {
       Shortlist list;
       Sparse pairs;
-      std::vector<float> acc(n);
+      std::vector<float> residual(n);
       // Settled, grown by far, shrunk by far, settled again.
       const float scales[] = {1, 1, 1, 100, 1e-4F, 1e-4F};
       for (std::size_t step = 0; step < std::size(scales); ++step) {
         const std::vector<float> grad = laplace(n, step, scales[step]);
-        if (scales[step] == 1e-4F) std::fill(acc.begin(), acc.end(), 0.0F);
-        ASSERT_TRUE(list.fold(acc, testing::copy_of(grad), k, pairs, kUnseen));
-        expect_listed(acc, k, pairs);
+        if (scales[step] == 1e-4F) std::fill(residual.begin(), residual.end(), 0.0F);
+        ASSERT_TRUE(list.fold(residual, testing::copy_of(grad), k, pairs, kUnseen));
+        expect_listed(residual, k, pairs);
         if (step % 2 == 0) {
           list.cut_to(std::min(k, n), pairs);
         } else {
@@ -70,12 +70,12 @@ TEST(Shortlist, CountsAsTheWholeVectorDoes) {
 
 RC_GTEST_PROP(Shortlist, CountsAsTheWholeVectorDoesAmongFewValues,
               (const std::vector<std::int8_t>& small, std::uint8_t k)) {
-  std::vector<float> acc(small.begin(), small.end());
+  std::vector<float> residual(small.begin(), small.end());
   Shortlist list;
   Sparse pairs;
   for (int step = 0; step < 3; ++step) {
-    RC_ASSERT(list.fold(acc, {}, k, pairs, kUnseen));
-    expect_listed(acc, k, pairs);
+    RC_ASSERT(list.fold(residual, {}, k, pairs, kUnseen));
+    expect_listed(residual, k, pairs);
     RC_ASSERT(!::testing::Test::HasFatalFailure());
     list.cut_to(k, pairs);
   }
@@ -85,13 +85,13 @@ TEST(Shortlist, HoldsABoundedNumberWhenEverythingIsLarge) {
   const std::size_t n = 1 << 20;
   Shortlist list;
   Sparse pairs;
-  std::vector<float> acc = laplace(n, 1);
-  ASSERT_TRUE(list.fold(acc, {}, 1000, pairs, kUnseen));
+  std::vector<float> residual = laplace(n, 1);
+  ASSERT_TRUE(list.fold(residual, {}, 1000, pairs, kUnseen));
   list.cut_to(1000, pairs);
-  for (float& v : acc) v *= 1e6F;
-  ASSERT_TRUE(list.fold(acc, {}, 1000, pairs, kUnseen));
+  for (float& v : residual) v *= 1e6F;
+  ASSERT_TRUE(list.fold(residual, {}, 1000, pairs, kUnseen));
   EXPECT_LT(pairs.size(), 80000U);
-  expect_listed(acc, 1000, pairs);
+  expect_listed(residual, 1000, pairs);
 }
 
 TEST(Shortlist, SettlesOnALittleMoreThanItMust) {
@@ -100,9 +100,9 @@ TEST(Shortlist, SettlesOnALittleMoreThanItMust) {
     Sparse pairs;
     std::size_t listed = 0;
     for (std::uint64_t step = 0; step < 10; ++step) {
-      std::vector<float> acc = laplace(200000, step);
-      for (float& v : acc) v = std::copysign(std::pow(std::abs(v), spread), v);
-      ASSERT_TRUE(list.fold(acc, {}, 2000, pairs, kUnseen));
+      std::vector<float> residual = laplace(200000, step);
+      for (float& v : residual) v = std::copysign(std::pow(std::abs(v), spread), v);
+      ASSERT_TRUE(list.fold(residual, {}, 2000, pairs, kUnseen));
       listed = pairs.size();
       list.cut_to(2000, pairs);
     }
@@ -113,38 +113,38 @@ TEST(Shortlist, SettlesOnALittleMoreThanItMust) {
 
 TEST(Shortlist, ShowsEverySumOnceAndInOrder) {
   for (const std::size_t n : {0, 1, 4096, 10000}) {
-    std::vector<float> acc = laplace(n, 1);
+    std::vector<float> residual = laplace(n, 1);
     const std::vector<float> grad = laplace(n, 2);
     std::vector<float> seen;
     Shortlist list;
     Sparse pairs;
-    ASSERT_TRUE(list.fold(acc, testing::copy_of(grad), 5, pairs,
+    ASSERT_TRUE(list.fold(residual, testing::copy_of(grad), 5, pairs,
                           [&](std::span<const float> block) {
                             EXPECT_EQ(seen.size() % 16, 0U);
                             seen.insert(seen.end(), block.begin(), block.end());
                           }));
-    EXPECT_EQ(seen, acc);
+    EXPECT_EQ(seen, residual);
   }
 }
 
 TEST(Shortlist, TakesBackAFoldThatIsNotFinite) {
   for (const std::size_t where : {0, 4095, 4096, 9999}) {
-    std::vector<float> acc(10000, 3);
+    std::vector<float> residual(10000, 3);
     std::vector<float> grad(10000, 1);
     grad[where] = std::numeric_limits<float>::infinity();
     Shortlist list;
     Sparse pairs;
-    EXPECT_FALSE(list.fold(acc, testing::copy_of(grad), 5, pairs, kUnseen));
+    EXPECT_FALSE(list.fold(residual, testing::copy_of(grad), 5, pairs, kUnseen));
     EXPECT_TRUE(pairs.empty());
-    EXPECT_EQ(acc, std::vector<float>(10000, 3));
+    EXPECT_EQ(residual, std::vector<float>(10000, 3));
   }
 }
 
 TEST(Shortlist, CutsToTheLargestWithTiesToTheLowerIndex) {
-  std::vector<float> acc = {1, -2, 2, 3, 2, -1};
+  std::vector<float> residual = {1, -2, 2, 3, 2, -1};
   Shortlist list;
   Sparse pairs;
-  ASSERT_TRUE(list.fold(acc, {}, 2, pairs, kUnseen));
+  ASSERT_TRUE(list.fold(residual, {}, 2, pairs, kUnseen));
   EXPECT_EQ(list.cut_to(2, pairs), 2);
   EXPECT_EQ(pairs, (Sparse{{1, 3}, {-2, 3}}));
 }

@@ -31,9 +31,9 @@ inline constexpr Stamp kStamp = {3, 0x01020304, 77, 0x1122334455667788, 5, 6};
 
 /// Encodes without an error to hand back.
 inline Message message_of(SparseView pairs, Region region, Format format,
-                          bool sick = false) {
+                          bool nonfinite = false) {
   Message message;
-  encode(kStamp, pairs, region, format, sick, message, {});
+  encode(kStamp, pairs, region, format, nonfinite, message, {});
   return message;
 }
 

@@ -233,12 +233,12 @@ TEST(Wire, SendsAsDenseOnlyWhatIsWhole) {
 }
 
 TEST(Wire, CarriesWhetherTheSenderIsSick) {
-  for (const bool sick : {false, true}) {
+  for (const bool nonfinite : {false, true}) {
     Sparse pairs;
-    Decoded said{99, !sick};
-    const Message message = message_of(random_pairs({0, 9}, 4, 1), {0, 9}, {}, sick);
+    Decoded said{99, !nonfinite};
+    const Message message = message_of(random_pairs({0, 9}, 4, 1), {0, 9}, {}, nonfinite);
     ASSERT_FALSE(decode(message, kStamp, {0, 9}, 4, pairs, said));
-    EXPECT_EQ(said.sick, sick);
+    EXPECT_EQ(said.nonfinite, nonfinite);
     EXPECT_EQ(said.count, 4U);
   }
 }
@@ -384,13 +384,13 @@ TEST(Wire, SendsPositionsAlone) {
   }
 }
 
-TEST(Wire, TellsASickSenderWithoutReadingOn) {
-  for (const bool sick : {false, true}) {
+TEST(Wire, TellsANonfiniteSenderWithoutReadingOn) {
+  for (const bool nonfinite : {false, true}) {
     std::vector<std::byte> message;
-    encode(Stamp{}, Sparse{}, {0, 10}, {}, sick, message, {});
-    EXPECT_EQ(says_sick(message), sick);
+    encode(Stamp{}, Sparse{}, {0, 10}, {}, nonfinite, message, {});
+    EXPECT_EQ(says_nonfinite(message), nonfinite);
     message.pop_back();
-    EXPECT_FALSE(says_sick(message));
+    EXPECT_FALSE(says_nonfinite(message));
   }
 }
 

@@ -224,7 +224,7 @@ TEST(WireDense, OverwritesOrAdds) {
       Decoded said;
       std::vector<float> read(n, kNan);
       ASSERT_FALSE(decode_dense(message, kStamp, read, false, said));
-      EXPECT_TRUE(said.sick);
+      EXPECT_TRUE(said.nonfinite);
       EXPECT_EQ(said.count, n);
       std::vector<float> sum = any_floats(n, n + 1);
       std::vector<float> expected = sum;

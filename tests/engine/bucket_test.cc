@@ -113,8 +113,8 @@ TEST(Bucket, OwesExactlyWhatTheMeanDoesNotHave) {
     bucket.step(grad, 10, grad);
     std::size_t sent = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      if (bucket.debt()[i] == given[i]) continue;
-      EXPECT_EQ(bucket.debt()[i], 0);
+      if (bucket.residual()[i] == given[i]) continue;
+      EXPECT_EQ(bucket.residual()[i], 0);
       ++sent;
     }
     EXPECT_LE(sent, 10U);
@@ -156,7 +156,7 @@ TEST(Bucket, TellsWhereTheLastStepSettledItsResidual) {
       step(20, 0);
       std::vector<std::uint32_t> zeros;
       for (std::uint32_t i = 0; i < n; ++i)
-        if (bucket.debt()[i] == 0) zeros.push_back(i);
+        if (bucket.residual()[i] == 0) zeros.push_back(i);
       std::vector<std::uint32_t> settled(bucket.settled().begin(),
                                          bucket.settled().end());
       std::ranges::sort(settled);
@@ -169,10 +169,10 @@ TEST(Bucket, TellsWhereTheLastStepSettledItsResidual) {
   }
 }
 
-TEST(Bucket, HasNoDebtWhereNothingCanBeOwed) {
+TEST(Bucket, HasNoResidualWhereNothingCanBeOwed) {
   run(2, [](Transport& link) {
     Bucket bucket(Layout::flat(64), Recipe::of("dense"), link, 0);
-    EXPECT_TRUE(bucket.debt().empty());
+    EXPECT_TRUE(bucket.residual().empty());
     std::vector<float> grad(64, 2.0F);
     const StepTrace trace = bucket.step(grad, 1, grad);
     EXPECT_EQ(trace.count, 64U);
@@ -180,18 +180,18 @@ TEST(Bucket, HasNoDebtWhereNothingCanBeOwed) {
   });
 }
 
-TEST(Bucket, LeavesTheDebtAloneOnAStepThatIsNotFinite) {
+TEST(Bucket, LeavesTheResidualAloneOnAStepThatIsNotFinite) {
   run(3, [](Transport& link) {
     const std::size_t n = 90;
     Bucket bucket(Layout::flat(n), Recipe::of("topka"), link, 0);
     std::vector<float> sum(n);
     std::vector<float> grad = integers(n, link.rank(), 0);
     bucket.step(grad, 9, sum);
-    const std::vector<float> owed(bucket.debt().begin(), bucket.debt().end());
+    const std::vector<float> owed(bucket.residual().begin(), bucket.residual().end());
     grad = integers(n, link.rank(), 1);
     if (link.rank() == 1) grad[40] = std::numeric_limits<float>::infinity();
     EXPECT_FALSE(bucket.step(grad, 9, sum).finite);
-    EXPECT_TRUE(std::equal(owed.begin(), owed.end(), bucket.debt().begin()));
+    EXPECT_TRUE(std::equal(owed.begin(), owed.end(), bucket.residual().begin()));
     grad = integers(n, link.rank(), 2);
     EXPECT_TRUE(bucket.step(grad, 9, sum).finite);
   });

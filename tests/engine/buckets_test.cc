@@ -39,7 +39,7 @@ TEST(PlanBuckets, FillsFromTheBackUpToTheCap) {
   const Layout layout = model({10, 10, 10, 50, 10, 10});
   const auto plans = plan_buckets(layout, {all_of(layout, 0.1)}, 80, true);
   EXPECT_EQ(positions(plans), (std::vector<Positions>{{4, 5}, {3}, {1, 2}, {0}}));
-  EXPECT_EQ(plans[0].layout.tensors[1], (Tensor{"5", 10, {10, 1}}));
+  EXPECT_EQ(plans[0].layout.tensors[1], (TensorSlot{"5", 10, {10, 1}}));
   EXPECT_EQ(plans[0].density, 0.1);
 }
 

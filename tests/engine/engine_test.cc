@@ -34,10 +34,10 @@ using testing::run;
 using testing::run_to_the_end;
 using testing::step;
 
-std::vector<float> debt(Engine& engine, const std::string& parameter) {
+std::vector<float> residual(Engine& engine, const std::string& parameter) {
   State state;
   engine.save(state);
-  const auto found = state.values.find(parameter + "/memory.debt");
+  const auto found = state.values.find(parameter + "/memory.residual");
   return found == state.values.end() ? std::vector<float>()
                                      : std::get<std::vector<float>>(found->second);
 }
@@ -69,10 +69,10 @@ TEST(Engine, DoesWhatItsBucketsDoForEveryScheme) {
           for (std::size_t b = 0; b < layouts.size(); ++b) {
             std::vector<float> x(layouts[b].size());
             std::vector<std::size_t> inside;
-            for (const Tensor& tensor : layouts[b].tensors) {
+            for (const TensorSlot& tensor : layouts[b].tensors) {
               const Layout whole = model();
               const auto p = static_cast<std::size_t>(
-                  std::ranges::find(whole.tensors, tensor.name, &Tensor::name) -
+                  std::ranges::find(whole.tensors, tensor.name, &TensorSlot::name) -
                   whole.tensors.begin());
               inside.push_back(p);
               draw(std::span(x).subspan(tensor.offset, tensor.size()), link.rank(),
@@ -84,7 +84,7 @@ TEST(Engine, DoesWhatItsBucketsDoForEveryScheme) {
             sent += buckets[b]->step(x, k, x, 0.1, density).sent_bytes;
             EXPECT_EQ(report.buckets[b].k_wanted, k);
             for (std::size_t i = 0; i < inside.size(); ++i) {
-              const Tensor& tensor = layouts[b].tensors[i];
+              const TensorSlot& tensor = layouts[b].tensors[i];
               const auto mean = engine.gradient(inside[i]);
               EXPECT_TRUE(std::equal(mean.begin(), mean.end(),
                                      x.begin() + static_cast<long>(tensor.offset)))
@@ -278,9 +278,9 @@ TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
         for (std::size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
       };
       step(engine, link.rank(), 0);
-      const std::vector<float> before = debt(engine, "fc.weight");
-      const std::vector<float> second = debt(engine, "conv2.weight");
-      const std::vector<float> third = debt(engine, "conv1.weight");
+      const std::vector<float> before = residual(engine, "fc.weight");
+      const std::vector<float> second = residual(engine, "conv2.weight");
+      const std::vector<float> third = residual(engine, "conv1.weight");
       ASSERT_EQ(before.size(), 400U);
 
       engine.begin();
@@ -297,9 +297,9 @@ TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
       EXPECT_GT(report.buckets[1].sent_messages, 0U);
       EXPECT_EQ(report.buckets[2].sent_messages, 0U);
       for (const float value : means(engine)) EXPECT_EQ(value, 0);
-      add(debt(engine, "fc.weight"), owed);
-      EXPECT_EQ(debt(engine, "conv2.weight"), second);
-      EXPECT_EQ(debt(engine, "conv1.weight"), third);
+      add(residual(engine, "fc.weight"), owed);
+      EXPECT_EQ(residual(engine, "conv2.weight"), second);
+      EXPECT_EQ(residual(engine, "conv1.weight"), third);
       EXPECT_TRUE(step(engine, link.rank(), 2).finite);
     });
     EXPECT_EQ(owed, due);
@@ -311,8 +311,9 @@ TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
 TEST(Engine, LeavesResidualsAndVelocitiesOfARefusedStepBitForBit) {
   constexpr int kRanks = 3;
   for (const std::string_view scheme : {"knot", "topka", "dgc"})
-    for (int sick = 0; sick < kRanks; ++sick) {
-      SCOPED_TRACE(std::string(scheme) + ", not finite on rank " + std::to_string(sick));
+    for (int nonfinite = 0; nonfinite < kRanks; ++nonfinite) {
+      SCOPED_TRACE(std::string(scheme) + ", not finite on rank " +
+                   std::to_string(nonfinite));
       run(kRanks, [&](Transport& link) {
         Engine engine(link, model(), options(scheme));
         const auto draw_wild = [&](std::uint64_t step) {
@@ -328,7 +329,7 @@ TEST(Engine, LeavesResidualsAndVelocitiesOfARefusedStepBitForBit) {
         State before;
         engine.save(before);
         draw_wild(2);
-        if (link.rank() == sick)
+        if (link.rank() == nonfinite)
           engine.gradient(2)[7] = std::numeric_limits<float>::quiet_NaN();
         const StepReport report = engine.finish();
         ASSERT_FALSE(report.finite);
@@ -393,7 +394,7 @@ TEST(Engine, GoesOnFromASavedStateBitForBitForEveryScheme) {
   }
 }
 
-TEST(Engine, KeepsDebtsWhenBucketsAreMadeAnew) {
+TEST(Engine, KeepsResidualsWhenBucketsAreMadeAnew) {
   for (const Scheme& scheme : schemes()) {
     SCOPED_TRACE(scheme.name);
     run(3, [&](Transport& link) {
@@ -406,8 +407,9 @@ TEST(Engine, KeepsDebtsWhenBucketsAreMadeAnew) {
       made.channel = 1;
       Engine other(link, model(), made);
       other.load(state);
-      for (const Tensor& tensor : model().tensors)
-        EXPECT_EQ(debt(other, tensor.name), debt(engine, tensor.name)) << tensor.name;
+      for (const TensorSlot& tensor : model().tensors)
+        EXPECT_EQ(residual(other, tensor.name), residual(engine, tensor.name))
+            << tensor.name;
       for (std::uint64_t number = 5; number < 10; ++number)
         EXPECT_TRUE(step(other, link.rank(), number).finite);
     });
@@ -527,7 +529,7 @@ TEST(Engine, SaysInFinishWhatTheCommunicationThreadMetWith) {
     try {
       for (std::uint64_t number = 0;; ++number) step(engine, link.rank(), number);
     } catch (const LinkError&) {
-      EXPECT_EQ(debt(engine, "fc.weight").size(), 400U);  // what is owed can be saved
+      EXPECT_EQ(residual(engine, "fc.weight").size(), 400U);  // what is owed can be saved
       EXPECT_THROW(engine.begin(), LinkError);
       throw;
     }
@@ -548,7 +550,7 @@ TEST(Engine, EndsInTheMiddleOfAStep) {
       [](Transport& link) {
         Engine engine(link, model(), options("oktopk"));
         step(engine, link.rank(), 0);
-        const std::vector<float> owed = debt(engine, "conv1.weight");
+        const std::vector<float> owed = residual(engine, "conv1.weight");
         ASSERT_EQ(owed.size(), 216U);
         engine.begin();
         for (std::size_t p = 6; p-- > 0;)
@@ -560,7 +562,7 @@ TEST(Engine, EndsInTheMiddleOfAStep) {
           FAIL() << "rank 2 did not notice";
         } catch (const LinkError& error) {
           EXPECT_NE(error.peer(), 2);
-          EXPECT_EQ(debt(engine, "conv1.weight"), owed);
+          EXPECT_EQ(residual(engine, "conv1.weight"), owed);
           throw;
         }
       },

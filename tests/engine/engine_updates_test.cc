@@ -122,7 +122,7 @@ TEST(EngineOfUpdates, IsTheDenseOptimizerWhileEverythingIsSent) {
       }
       for (float& m : mean) m /= 3;
       adam->before(mean, {.learning_rate = 0.1});
-      adam->after({.count = mean.size(), .index = {}, .paid = {}});
+      adam->after({.count = mean.size(), .index = {}, .settled = {}});
       const auto moved = engine.gradient(4);
       EXPECT_EQ(std::vector<float>(moved.begin(), moved.end()), mean) << t;
     }
@@ -143,7 +143,7 @@ TEST(EngineOfUpdates, LeavesEveryBucketAsItWasWhereTheResidualsOfOneOverflow) {
       State before;
       engine.save(before);
       auto& residual =
-          std::get<std::vector<float>>(before.values.at("fc.weight/memory.debt"));
+          std::get<std::vector<float>>(before.values.at("fc.weight/memory.residual"));
       residual[7] = 3e38F;  // on both ranks
       engine.load(before);
       EXPECT_FALSE(engine.settle().finite);

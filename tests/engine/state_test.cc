@@ -56,10 +56,10 @@ TEST(State, FollowsAParameterIntoAnotherBucket) {
   std::vector<float> values(500);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   State state;
-  StateSaver(state, two_tensors(), "memory").coordinates("debt", values);
+  StateSaver(state, two_tensors(), "memory").coordinates("residual", values);
   const Layout only_b = {{{"b", 0, {10, 10}}, {"new", 100, {5}}}};
   std::vector<float> found(105, -1.0F);
-  StateLoader(state, only_b, "memory").coordinates("debt", found);
+  StateLoader(state, only_b, "memory").coordinates("residual", found);
   for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(found[i], 400 + static_cast<float>(i));
   for (std::size_t i = 100; i < 105; ++i) EXPECT_EQ(found[i], 0);
 }
@@ -67,18 +67,19 @@ TEST(State, FollowsAParameterIntoAnotherBucket) {
 TEST(State, RefusesAnotherModel) {
   std::vector<float> values(500);
   State state;
-  StateSaver(state, two_tensors(), "memory").coordinates("debt", values);
+  StateSaver(state, two_tensors(), "memory").coordinates("residual", values);
   const Layout other = {{{"a", 0, {3}}}};
   std::vector<float> found(3);
-  EXPECT_REFUSAL(StateLoader(state, other, "memory").coordinates("debt", found),
+  EXPECT_REFUSAL(StateLoader(state, other, "memory").coordinates("residual", found),
                  ConfigError,
-                 "The state has 400 values at a/memory.debt where the model has 3.");
+                 "The state has 400 values at a/memory.residual where the model has 3.");
   std::int64_t count = 0;
-  StateSaver(state, other, "pick").field("x", count);
+  StateSaver(state, other, "compressor").field("x", count);
   float not_a_count = 0;
-  EXPECT_REFUSAL(StateLoader(state, other, "pick").field("x", not_a_count), ConfigError,
-                 "The state has something of another type at a/pick.x: it is of another "
-                 "algorithm or version.");
+  EXPECT_REFUSAL(
+      StateLoader(state, other, "compressor").field("x", not_a_count), ConfigError,
+      "The state has something of another type at a/compressor.x: it is of another "
+      "algorithm or version.");
 }
 
 }  // namespace

@@ -70,18 +70,20 @@ std::unique_ptr<Compressor> make(Spec spec, std::size_t n) {
   std::abort();
 }
 
-void check(const std::string& name, std::span<const float> acc, std::size_t k,
+void check(const std::string& name, std::span<const float> residual, std::size_t k,
            const Sparse& out) {
   require(out.index.size() == out.value.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    require(out.index[i] < acc.size() && (i == 0 || out.index[i - 1] < out.index[i]));
-    require(same_bits(acc.subspan(out.index[i], 1), std::span(out.value).subspan(i, 1)));
+    require(out.index[i] < residual.size() &&
+            (i == 0 || out.index[i - 1] < out.index[i]));
+    require(
+        same_bits(residual.subspan(out.index[i], 1), std::span(out.value).subspan(i, 1)));
   }
   const topknot::testing::CountPromise* promise = topknot::testing::promise_of(name);
   require(promise != nullptr);
-  k = std::min(k, acc.size());
-  require(out.size() >= promise->least(k, acc.size()));
-  require(out.size() <= promise->most(k, acc.size()));
+  k = std::min(k, residual.size());
+  require(out.size() >= promise->least(k, residual.size()));
+  require(out.size() <= promise->most(k, residual.size()));
 }
 
 }  // namespace
@@ -89,30 +91,30 @@ void check(const std::string& name, std::span<const float> acc, std::size_t k,
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input({data, size});
   const Spec spec = spec_of(input);
-  std::vector<float> acc = fuzz::finite_floats(input, 3000);
-  const std::unique_ptr<Compressor> pick = make(spec, acc.size());
+  std::vector<float> residual = fuzz::finite_floats(input, 3000);
+  const std::unique_ptr<Compressor> compressor = make(spec, residual.size());
   const std::size_t often = 1 + input.byte() % 6;
   std::vector<float> grad;
   Sparse out;
   for (std::size_t step = 0; step < often; ++step) {
-    const std::size_t k = input.number() % (acc.size() + 2);
+    const std::size_t k = input.number() % (residual.size() + 2);
     if (step > 0) {
-      grad = fuzz::floats(input, acc.size());
-      if (!grad.empty()) grad.resize(acc.size());
+      grad = fuzz::floats(input, residual.size());
+      if (!grad.empty()) grad.resize(residual.size());
     }
-    const std::vector<float> before = acc;
-    std::vector<float> sum = acc;
+    const std::vector<float> before = residual;
+    std::vector<float> sum = residual;
     for (std::size_t i = 0; i < grad.size(); ++i) sum[i] += grad[i];
     const bool finite =
         std::ranges::all_of(sum, [](float v) { return std::isfinite(v); });
-    require(pick->select(acc, grad, k, out) == finite);
+    require(compressor->select(residual, grad, k, out) == finite);
     if (!finite) {
-      require(out.empty() && same_bits(acc, before));
+      require(out.empty() && same_bits(residual, before));
       continue;
     }
-    require(same_bits(acc, sum));
-    check(spec.name, acc, k, out);
-    for (const std::uint32_t i : out.index) acc[i] = 0;
+    require(same_bits(residual, sum));
+    check(spec.name, residual, k, out);
+    for (const std::uint32_t i : out.index) residual[i] = 0;
   }
   return 0;
 }

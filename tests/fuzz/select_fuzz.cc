@@ -75,29 +75,29 @@ void check_keep_largest(Input& input) {
 }
 
 void check_exact(Input& input) {
-  std::vector<float> acc = finite_floats(input, kLongest);
+  std::vector<float> residual = finite_floats(input, kLongest);
   ExactTopK top;
   Sparse out;
   for (int step = 0; step < 3; ++step) {
-    const std::size_t k = input.number() % (acc.size() + 2);
-    std::vector<float> grad = gradient(input, acc.size());
-    const std::vector<float> before = acc;
-    const std::vector<float> sum = sum_of(acc, grad);
-    const bool fine = top.select(acc, grad, k, out);
+    const std::size_t k = input.number() % (residual.size() + 2);
+    std::vector<float> grad = gradient(input, residual.size());
+    const std::vector<float> before = residual;
+    const std::vector<float> sum = sum_of(residual, grad);
+    const bool fine = top.select(residual, grad, k, out);
     require(fine == finite(sum));
-    if (!fine) return require(out.empty() && same_bits(acc, before));
-    require(same_bits(acc, sum));
+    if (!fine) return require(out.empty() && same_bits(residual, before));
+    require(same_bits(residual, sum));
     require(grad.empty() || same_bits(grad, before));
     require(same_bits(out, Ranking(sum).largest(k)));
-    core::erase(out.index, acc);
+    core::erase(out.index, residual);
   }
 }
 
 void check_fold_and_select(Input& input) {
-  std::vector<float> acc = floats(input, kLongest);
-  std::vector<float> grad = gradient(input, acc.size());
-  const std::vector<float> before = acc;
-  const std::vector<float> sum = sum_of(acc, grad);
+  std::vector<float> residual = floats(input, kLongest);
+  std::vector<float> grad = gradient(input, residual.size());
+  const std::vector<float> before = residual;
+  const std::vector<float> sum = sum_of(residual, grad);
   const float threshold = threshold_of(input, Ranking(sum));
   Sparse want;
   for (std::size_t i = 0; i < sum.size(); ++i)
@@ -105,20 +105,20 @@ void check_fold_and_select(Input& input) {
       want.push_back(static_cast<std::uint32_t>(i), sum[i]);
   require(count_at_least(sum, threshold) == want.size());
   Sparse out;
-  const bool fine = fold_and_select(acc, grad, threshold, out);
+  const bool fine = fold_and_select(residual, grad, threshold, out);
   require(fine == finite(sum));
-  if (!fine) return require(out.empty() && same_bits(acc, before));
-  require(same_bits(acc, sum) && same_bits(out, want));
+  if (!fine) return require(out.empty() && same_bits(residual, before));
+  require(same_bits(residual, sum) && same_bits(out, want));
 }
 
 void check_at_most(Input& input) {
-  std::vector<float> acc = finite_floats(input, kLongest);
-  const Ranking ranking(acc);
+  std::vector<float> residual = finite_floats(input, kLongest);
+  const Ranking ranking(residual);
   const float threshold = threshold_of(input, ranking);
-  const std::size_t most = input.number() % (acc.size() + 2);
+  const std::size_t most = input.number() % (residual.size() + 2);
   const std::size_t k = input.number() % (most + 1);
   Sparse out;
-  require(fold_and_select_at_most(acc, {}, threshold, k, most, out));
+  require(fold_and_select_at_most(residual, {}, threshold, k, most, out));
   const std::size_t reaching = std::isnan(threshold) ? 0 : ranking.reaching(threshold);
   require(same_bits(out, ranking.largest(reaching > most ? k : reaching)));
   if (!out.empty())
@@ -129,18 +129,18 @@ void check_shortlist(Input& input) {
   Shortlist list;
   Sparse pairs;
   for (int step = 0; step < 3; ++step) {
-    std::vector<float> acc = finite_floats(input, kLongest);
-    const Ranking ranking(acc);
-    const std::size_t k = std::min<std::size_t>(input.number(), acc.size());
+    std::vector<float> residual = finite_floats(input, kLongest);
+    const Ranking ranking(residual);
+    const std::size_t k = std::min<std::size_t>(input.number(), residual.size());
     std::size_t seen = 0;
-    require(list.fold(acc, {}, k, pairs, [&](std::span<const float> block) {
-      require(same_bits(block, std::span(acc).subspan(seen, block.size())));
+    require(list.fold(residual, {}, k, pairs, [&](std::span<const float> block) {
+      require(same_bits(block, std::span(residual).subspan(seen, block.size())));
       seen += block.size();
     }));
-    require(seen == acc.size());
-    require(pairs.size() >= std::min(2 * k + 1, acc.size()));
+    require(seen == residual.size());
+    require(pairs.size() >= std::min(2 * k + 1, residual.size()));
     const float threshold = threshold_of(input, ranking);
-    const std::size_t count = count_at_least(acc, threshold);
+    const std::size_t count = count_at_least(residual, threshold);
     const std::size_t listed = count_at_least(pairs.value, threshold);
     require(count <= 2 * k ? listed == count : listed > 2 * k);
     if (count <= 2 * k && input.byte() % 2 == 0) {
@@ -158,15 +158,15 @@ void check_shortlist(Input& input) {
 void check_rows(Input& input) {
   const std::uint64_t outer = 1 + input.byte() % 8;
   const std::uint64_t stride = 1 + input.byte() % 20;
-  std::vector<float> acc = finite_floats(input, kLongest);
-  const std::uint64_t length = acc.size() / (outer * stride);
+  std::vector<float> residual = finite_floats(input, kLongest);
+  const std::uint64_t length = residual.size() / (outer * stride);
   if (length == 0) return;
-  acc.resize(outer * length * stride);
+  residual.resize(outer * length * stride);
   Rows rows({{{"x", 0, {outer, length, stride}}}});
   Sparse out;
   for (int step = 0; step < 2; ++step) {
-    const std::size_t k = input.number() % (acc.size() + 2);
-    require(rows.select(acc, {}, k, out));
+    const std::size_t k = input.number() % (residual.size() + 2);
+    require(rows.select(residual, {}, k, out));
     require(out.size() == rows.count(k));
     const std::size_t each = rows.count(k) / (outer * stride);
     std::map<std::uint32_t, float> want;
@@ -174,7 +174,7 @@ void check_rows(Input& input) {
       for (std::uint64_t s = 0; s < stride; ++s) {
         std::vector<float> row;
         for (std::uint64_t i = 0; i < length; ++i)
-          row.push_back(acc[(o * length + i) * stride + s]);
+          row.push_back(residual[(o * length + i) * stride + s]);
         for (const std::uint32_t i : Ranking(row).largest(each).index)
           want[static_cast<std::uint32_t>((o * length + i) * stride + s)] = row[i];
       }

@@ -34,8 +34,8 @@ void require_same_bytes(const Message& message, const Sparse& pairs, Region regi
   if (std::ranges::any_of(pairs.value, [](float v) { return std::isnan(v); })) return;
   const auto coding = static_cast<Coding>(std::to_integer<unsigned>(message[7]) & 15);
   const auto values = static_cast<Values>(message[5]);
-  const bool sick = (message[7] & std::byte{0x10}) != std::byte{0};
-  require(message_of(pairs, region, {coding, values}, sick) == message);
+  const bool nonfinite = (message[7] & std::byte{0x10}) != std::byte{0};
+  require(message_of(pairs, region, {coding, values}, nonfinite) == message);
 }
 
 bool same_bits(const Sparse& a, const Sparse& b) {

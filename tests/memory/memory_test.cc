@@ -34,14 +34,14 @@ constexpr std::uint32_t kTwo[] = {1, 5};
 Sparse step(Memory& memory, std::vector<float> grad, double rate = 1,
             std::size_t k = kSent) {
   memory.before(grad, {.learning_rate = rate});
-  const std::span<float> debt = memory.debt();
-  if (!core::fold(debt, grad)) return {};
+  const std::span<float> residual = memory.residual();
+  if (!core::fold(residual, grad)) return {};
   Sparse sent;
-  for (std::size_t i = 0; i < debt.size(); ++i)
-    sent.push_back(static_cast<std::uint32_t>(i), debt[i]);
+  for (std::size_t i = 0; i < residual.size(); ++i)
+    sent.push_back(static_cast<std::uint32_t>(i), residual[i]);
   core::keep_largest(sent, k);
-  for (const std::uint32_t i : sent.index) debt[i] = 0;
-  memory.after({.count = sent.size(), .index = sent.index, .paid = sent.index});
+  for (const std::uint32_t i : sent.index) residual[i] = 0;
+  memory.after({.count = sent.size(), .index = sent.index, .settled = sent.index});
   return sent;
 }
 
@@ -76,7 +76,7 @@ TEST(EveryMemory, TakesAStepThatIsNotFiniteAsOneThatNeverWas) {
       std::vector<float> elsewhere = gradient(200 + t);
       shaken->before(elsewhere, {});
       EXPECT_EQ(step(*calm, gradient(t)), step(*shaken, gradient(t))) << spec;
-      EXPECT_EQ(copy_of(calm->debt()), copy_of(shaken->debt())) << spec;
+      EXPECT_EQ(copy_of(calm->residual()), copy_of(shaken->residual())) << spec;
     }
   }
 }
@@ -90,12 +90,12 @@ TEST(Residual, DecaysWithEveryStepThatGoesThrough) {
     for (std::size_t i = 0; i < kLength; ++i) expected[i] += g[i];
     for (const std::uint32_t i : sent.index) expected[i] = 0;
     for (float& owed : expected) owed *= 0.5F;
-    EXPECT_EQ(copy_of(memory->debt()), expected);
+    EXPECT_EQ(copy_of(memory->residual()), expected);
   }
 }
 
 TEST(Residual, OwesAtTheRateOfTheDayWithTheRateInside) {
-  // Ok-Topk's Algorithm 2, where the debt is a step of the weights. Powers of two, so
+  // Ok-Topk's Algorithm 2, where the residual is a step of the weights. Powers of two, so
   // that nothing is rounded.
   const auto memory = make("residual:lr=inside");
   std::vector<float> owed(kLength);
@@ -120,15 +120,15 @@ TEST(Residual, TakesWhateverRateTheDayHasWithTheRateOutside) {
     EXPECT_EQ(step(*one, gradient(t), 1), step(*two, gradient(t), 1.0 / (1 + t)));
 }
 
-TEST(Residual, KeepsTheDebtWhenTheRateIsZero) {
+TEST(Residual, KeepsTheResidualWhenTheRateIsZero) {
   const auto memory = make("residual:lr=inside");
   step(*memory, gradient(0), 0.5);
-  const std::vector<float> owed = copy_of(memory->debt());
+  const std::vector<float> owed = copy_of(memory->residual());
   std::vector<float> g(kLength);
   memory->before(g, {.learning_rate = 0});
-  EXPECT_EQ(copy_of(memory->debt()), owed);
+  EXPECT_EQ(copy_of(memory->residual()), owed);
   memory->before(g, {.learning_rate = 0.5});
-  EXPECT_EQ(copy_of(memory->debt()), owed);
+  EXPECT_EQ(copy_of(memory->residual()), owed);
 }
 
 /// Momentum correction and factor masking, as the paper writes them.
@@ -164,7 +164,7 @@ TEST(DgcMemory, IsMomentumCorrectionWithFactorMasking) {
         for (std::size_t i = 0; i < kSent; ++i)
           EXPECT_EQ(sent.value[i], naive.v[sent.index[i]]);
         naive.send(sent);
-        EXPECT_EQ(copy_of(memory->debt()), naive.v) << "step " << t;
+        EXPECT_EQ(copy_of(memory->residual()), naive.v) << "step " << t;
       }
     }
 }
@@ -174,12 +174,12 @@ TEST(EveryMemory, OwesTheMeanOfAStepThatIsNotAppliedUnlessItForgets) {
     SCOPED_TRACE(entry.name);
     const auto memory = make(std::string(entry.name));
     step(*memory, gradient(1));
-    std::vector<float> expected = copy_of(memory->debt());
+    std::vector<float> expected = copy_of(memory->residual());
     const std::vector<float> mean = gradient(2);
     if (entry.name != "none")
       for (std::size_t i = 0; i < kLength; ++i) expected[i] += mean[i];
-    memory->owe_again({}, mean);
-    EXPECT_EQ(copy_of(memory->debt()), expected);
+    memory->undo_sum({}, mean);
+    EXPECT_EQ(copy_of(memory->residual()), expected);
     const std::map<std::string_view, std::size_t> vectors = {
         {"none", 1}, {"residual", 1}, {"dgc", 3}, {"momentum", 3}, {"adam", 4}};
     EXPECT_EQ(memory->bytes(), vectors.at(entry.name) * kLength * sizeof(float));
@@ -192,20 +192,20 @@ TEST(EveryMemory, OwesTheMeanWhereItHasCoordinatesAndLeavesEveryOtherBit) {
     SCOPED_TRACE(entry.name);
     const auto memory = make(std::string(entry.name));
     const std::vector<float> before = testing::wild(kLength, 3);
-    std::ranges::copy(before, memory->debt().begin());
-    memory->debt()[1] = -0.0F;
-    memory->debt()[4] = std::numeric_limits<float>::max();
+    std::ranges::copy(before, memory->residual().begin());
+    memory->residual()[1] = -0.0F;
+    memory->residual()[4] = std::numeric_limits<float>::max();
     const std::vector<std::uint32_t> index = {2, 4};
     std::vector<float> mean(kLength);
     mean[2] = 1e9F;
     mean[4] = std::numeric_limits<float>::max();
-    memory->owe_again(index, mean);
+    memory->undo_sum(index, mean);
     std::vector<float> expected = before;
     expected[1] = -0.0F;
     expected[2] = before[2] + 1e9F;
     expected[4] =
         std::numeric_limits<float>::max();  // infinity would spoil all that follows
-    EXPECT_EQ(testing::bits_of(memory->debt()), testing::bits_of(expected));
+    EXPECT_EQ(testing::bits_of(memory->residual()), testing::bits_of(expected));
   }
 }
 
@@ -218,13 +218,13 @@ TEST(EveryMemory, StepsBackToTheBitsItHad) {
     for (std::uint64_t t = 0; t < 8; ++t) {
       const auto drawn = testing::wild(kLength, t);
       EXPECT_EQ(step(*calm, drawn), step(*shaken, drawn)) << spec;
-      // A step that goes through with nothing paid and everything taken back.
-      const std::vector<float> before = copy_of(shaken->debt());
+      // A step that goes through with nothing settled and everything taken back.
+      const std::vector<float> before = copy_of(shaken->residual());
       std::vector<float> refused = testing::wild(kLength, 100 + t);
       shaken->before(refused, {});
-      shaken->after({.count = 2, .index = kTwo, .paid = kTwo});
-      shaken->step_back();
-      EXPECT_EQ(testing::bits_of(shaken->debt()), testing::bits_of(before)) << spec;
+      shaken->after({.count = 2, .index = kTwo, .settled = kTwo});
+      shaken->undo_step();
+      EXPECT_EQ(testing::bits_of(shaken->residual()), testing::bits_of(before)) << spec;
     }
   }
 }

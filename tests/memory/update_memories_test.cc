@@ -32,7 +32,7 @@ std::vector<float> move(Memory& memory, std::vector<float> grad, double rate,
 }
 
 void settle(Memory& memory, std::vector<std::uint32_t> where) {
-  memory.after({.count = where.size(), .index = where, .paid = where});
+  memory.after({.count = where.size(), .index = where, .settled = where});
 }
 
 std::vector<std::uint32_t> everywhere() {

@@ -133,7 +133,7 @@ TEST(Checkpoint, FailsOnAllRanksWhenTheirStepsDiffer) {
     EXPECT_EQ(sentence_of(error), "Rank 2 saves step 8 where rank 0 saves step 7.");
 }
 
-TEST(Checkpoint, FoldsDebtsSoThatTheirMeanIsKept) {
+TEST(Checkpoint, FoldsResidualsSoThatTheirMeanIsKept) {
   for (const int before : {1, 2, 3, 4, 8})
     for (const int after : {1, 2, 3, 4, 8}) {
       MemoryFiles files;
@@ -143,15 +143,15 @@ TEST(Checkpoint, FoldsDebtsSoThatTheirMeanIsKept) {
       run(after, [&](Transport& link) {
         const Loaded loaded = CheckpointFolder(files, "c").load(link);
         EXPECT_EQ(loaded.resized, before != after);
-        EXPECT_EQ(loaded.own.has("conv.weight/pick.threshold"), before == after);
-        if (!loaded.own.has("conv.weight/memory.debt")) {
+        EXPECT_EQ(loaded.own.has("conv.weight/compressor.threshold"), before == after);
+        if (!loaded.own.has("conv.weight/memory.residual")) {
           EXPECT_GE(link.rank(), before);
           return;
         }
-        EXPECT_TRUE(is_folded(loaded.own, "conv.weight/memory.debt"));
-        const auto debt = loaded.own.values<float>("conv.weight/memory.debt");
+        EXPECT_TRUE(is_folded(loaded.own, "conv.weight/memory.residual"));
+        const auto residual = loaded.own.values<float>("conv.weight/memory.residual");
         const std::scoped_lock lock(mutex);
-        for (std::size_t i = 0; i < kLength; ++i) mean[i] += debt[i] / double(after);
+        for (std::size_t i = 0; i < kLength; ++i) mean[i] += residual[i] / double(after);
       });
       for (std::size_t i = 0; i < kLength; ++i) {
         double expected = 0;

@@ -29,12 +29,12 @@ inline Container shared_of(std::uint64_t step) {
 }
 
 inline Container own_of(std::uint64_t step, int rank) {
-  std::vector<float> debt(kLength);
-  for (std::size_t i = 0; i < kLength; ++i) debt[i] = number_of(step, rank, i);
+  std::vector<float> residual(kLength);
+  for (std::size_t i = 0; i < kLength; ++i) residual[i] = number_of(step, rank, i);
   Container own;
-  own.keep("conv.weight/memory.debt", std::move(debt));
-  mark_folded(own, "conv.weight/memory.debt");
-  own.keep("conv.weight/pick.threshold", 0.5F + static_cast<float>(step));
+  own.keep("conv.weight/memory.residual", std::move(residual));
+  mark_folded(own, "conv.weight/memory.residual");
+  own.keep("conv.weight/compressor.threshold", 0.5F + static_cast<float>(step));
   return own;
 }
 
@@ -49,10 +49,11 @@ inline void expect_whole(const Loaded& loaded, int rank) {
   for (const float x : loaded.shared.values<float>("conv.weight"))
     EXPECT_EQ(x, static_cast<float>(step));
   if (loaded.resized) return;
-  const auto debt = loaded.own.values<float>("conv.weight/memory.debt");
-  ASSERT_EQ(debt.size(), kLength);
-  for (std::size_t i = 0; i < kLength; ++i) EXPECT_EQ(debt[i], number_of(step, rank, i));
-  EXPECT_EQ(loaded.own.scalar<float>("conv.weight/pick.threshold"),
+  const auto residual = loaded.own.values<float>("conv.weight/memory.residual");
+  ASSERT_EQ(residual.size(), kLength);
+  for (std::size_t i = 0; i < kLength; ++i)
+    EXPECT_EQ(residual[i], number_of(step, rank, i));
+  EXPECT_EQ(loaded.own.scalar<float>("conv.weight/compressor.threshold"),
             0.5F + static_cast<float>(step));
 }
 

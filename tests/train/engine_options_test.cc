@@ -52,25 +52,25 @@ TEST(Pace, CountsExchanges) {
 }
 
 TEST(Schedules, OfASchemeAreTakenWhereTheJobHasNone) {
-  std::vector<std::string> remarks;
+  std::vector<std::string> notices;
   Job job = job_of("oktopk");
-  take_schedule(job, remarks);
+  take_schedule(job, notices);
   EXPECT_EQ(job.density_schedule, find_scheme("oktopk").schedule);
-  ASSERT_EQ(remarks.size(), 1U);
-  EXPECT_NE(remarks[0].find("oktopk warms up by dense:steps=512"), std::string::npos);
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_NE(notices[0].find("oktopk warms up by dense:steps=512"), std::string::npos);
   job.density_schedule = "constant";
-  take_schedule(job, remarks);
+  take_schedule(job, notices);
   EXPECT_EQ(job.density_schedule, "constant");
   Job plain = job_of("knot");
-  take_schedule(plain, remarks);
+  take_schedule(plain, notices);
   EXPECT_EQ(plain.density_schedule, "constant");
-  EXPECT_EQ(remarks.size(), 1U) << "there is nothing to say of a constant one";
+  EXPECT_EQ(notices.size(), 1U) << "there is nothing to say of a constant one";
 }
 
 TEST(Exchange, IsOfUpdatesByKnotUnlessTheJobSaysOtherwise) {
   const auto placed = [](Job job) {
-    std::vector<std::string> remarks;
-    place_optimizer(job, remarks);
+    std::vector<std::string> notices;
+    place_optimizer(job, notices);
     return job.exchange + " " + job.memory;
   };
   Job job = job_of("knot");
@@ -99,18 +99,18 @@ TEST(Exchange, IsOfUpdatesByKnotUnlessTheJobSaysOtherwise) {
 }
 
 TEST(Momentum, OfTheDecayStaysWithTheOptimizer) {
-  std::vector<std::string> remarks;
+  std::vector<std::string> notices;
   Job job = job_of("dgc");
   job.optimizer = "sgd:momentum=0.9,nesterov=1";
   job.weight_decay = 1e-4;
-  place_optimizer(job, remarks);
+  place_optimizer(job, notices);
   EXPECT_EQ(job.memory, "dgc:momentum=0.9,nesterov=1");
   EXPECT_EQ(job.optimizer, "sgd:momentum=0.9,nesterov=1,momentum_of=decay");
-  place_optimizer(job, remarks);  // which has nothing left to do
+  place_optimizer(job, notices);  // which has nothing left to do
   EXPECT_EQ(job.optimizer, "sgd:momentum=0.9,nesterov=1,momentum_of=decay");
-  EXPECT_EQ(remarks.size(), 1U);
+  EXPECT_EQ(notices.size(), 1U);
   Job plain = job_of("dgc");
-  place_optimizer(plain, remarks);
+  place_optimizer(plain, notices);
   EXPECT_EQ(plain.optimizer, "sgd");
 }
 

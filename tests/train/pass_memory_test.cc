@@ -18,7 +18,7 @@ TEST(PassMemory, BringsBackWhatWasKeptLast) {
   memory.keep();
   statistic[0] = carried[0] = std::numeric_limits<float>::quiet_NaN();
   for (int twice = 0; twice < 2; ++twice) {
-    memory.bring_back();
+    memory.restore();
     EXPECT_EQ(statistic, (std::vector<float>{1, 5}));
     EXPECT_EQ(carried, std::vector<float>{3});
   }

@@ -97,11 +97,11 @@ TEST(Recorder, HasTheGradientsThatTheStepWasMadeOf) {
   const Floats after = weights_after(3, job, 5);
 
   // The checkpoint has its weights by name, the recording in forward order.
-  std::vector<Tensor> by_name = recorded.layout().tensors;
-  std::ranges::sort(by_name, {}, &Tensor::name);
+  std::vector<TensorSlot> by_name = recorded.layout().tensors;
+  std::ranges::sort(by_name, {}, &TensorSlot::name);
   std::size_t at = 0;
   double largest = 0;
-  for (const Tensor& tensor : by_name)
+  for (const TensorSlot& tensor : by_name)
     for (std::size_t i = 0; i < tensor.size(); ++i, ++at) {
       double mean = 0;
       for (std::size_t rank = 0; rank < 3; ++rank)
@@ -119,7 +119,8 @@ TEST(Recorder, KeepsTheForwardOrderAndTheShapes) {
   train_on(2, small_job(), recording(folder, {0}));
   const RecordedGradients recorded = read(folder);
   std::vector<std::vector<std::uint64_t>> shapes;
-  for (const Tensor& tensor : recorded.layout().tensors) shapes.push_back(tensor.shape);
+  for (const TensorSlot& tensor : recorded.layout().tensors)
+    shapes.push_back(tensor.shape);
   ASSERT_GE(shapes.size(), 4U);
   EXPECT_EQ(shapes.front()[0], 16U) << "the hidden layer comes before";
   EXPECT_EQ(shapes.back(), (std::vector<std::uint64_t>{4})) << "the classes' biases";

@@ -101,7 +101,8 @@ TEST_P(EveryScheme, ResumesToTheSameBits) {
 }
 
 /// What the ranks keep by coordinates, by name: its mean over the `ranks` that load it.
-std::map<std::string, std::vector<double>> mean_owed(const Folder& folder, int ranks) {
+std::map<std::string, std::vector<double>> mean_residual(const Folder& folder,
+                                                         int ranks) {
   std::map<std::string, std::vector<double>> means;
   std::mutex mutex;
   run(ranks, [&](Transport& link) {
@@ -131,9 +132,9 @@ TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
   int before = 3;
   for (const int ranks : {3, 2, 4}) {
     if (before != ranks) {
-      const auto owed = mean_owed(folder, before);
+      const auto owed = mean_residual(folder, before);
       EXPECT_EQ(owed.empty(), job.scheme == "dense");
-      const auto now = mean_owed(folder, ranks);
+      const auto now = mean_residual(folder, ranks);
       EXPECT_EQ(now.size(), owed.size());
       for (const auto& [name, mean] : owed) {
         ASSERT_EQ(now.at(name).size(), mean.size()) << name;

@@ -30,13 +30,13 @@ bool is_collective(const std::string& what) {
 
 void reduce(Transport& link, const std::string& collective, int steps) {
   const Layout layout = Layout::flat(1000);
-  const auto pick = make_compressor({"topk", {}}, layout);
-  const auto made = make_collective({collective, {}}, link, *pick, layout);
-  std::vector<float> acc(1000, 1.0F);
+  const auto compressor = make_compressor({"topk", {}}, layout);
+  const auto made = make_collective({collective, {}}, link, *compressor, layout);
+  std::vector<float> residual(1000, 1.0F);
   std::vector<float> sum(1000);
   for (int step = 0; step < steps; ++step) {
     std::vector<float> grad(1000, 1.0F);
-    made->reduce(acc, grad, 10, sum);
+    made->reduce(residual, grad, 10, sum);
   }
 }
 

@@ -14,23 +14,23 @@ constexpr std::size_t kSize = 1000;
 constexpr std::size_t kKeep = 10;
 
 struct Rank {
-  std::vector<float> debt = std::vector<float>(kSize);
+  std::vector<float> residual = std::vector<float>(kSize);
   std::vector<float> grad = std::vector<float>(kSize);
   std::vector<float> sum = std::vector<float>(kSize);
 };
 
 void reduce(topknot::Transport& link, Rank& rank) {
   const topknot::Layout layout = topknot::Layout::flat(kSize);
-  const auto pick = topknot::make_compressor(topknot::Spec::parse("topk"), layout);
+  const auto compressor = topknot::make_compressor(topknot::Spec::parse("topk"), layout);
   const auto collective =
-      topknot::make_collective(topknot::Spec::parse("topka"), link, *pick, layout);
+      topknot::make_collective(topknot::Spec::parse("topka"), link, *compressor, layout);
   std::vector<float> used_up = rank.grad;
-  collective->reduce(rank.debt, used_up, kKeep, rank.sum);
+  collective->reduce(rank.residual, used_up, kKeep, rank.sum);
 }
 
 bool nothing_is_lost(const Rank& a, const Rank& b) {
   for (std::size_t i = 0; i < kSize; ++i) {
-    if (a.grad[i] + b.grad[i] != a.sum[i] + a.debt[i] + b.debt[i]) return false;
+    if (a.grad[i] + b.grad[i] != a.sum[i] + a.residual[i] + b.residual[i]) return false;
   }
   return a.sum == b.sum && a.sum != std::vector<float>(kSize);
 }

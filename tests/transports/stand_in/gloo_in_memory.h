@@ -44,12 +44,12 @@ namespace at {
 
 enum Kind : std::size_t { kByte = 1, kFloat = sizeof(float) };
 
-struct Tensor {
+struct TensorSlot {
   std::span<std::byte> bytes;
 };
 
-inline Tensor from_blob(void* data, std::initializer_list<std::int64_t> sizes,
-                        Kind kind) {
+inline TensorSlot from_blob(void* data, std::initializer_list<std::int64_t> sizes,
+                            Kind kind) {
   const auto size = static_cast<std::size_t>(*sizes.begin());
   return {{static_cast<std::byte*>(data), size * kind}};
 }
@@ -93,11 +93,11 @@ class Net : public std::enable_shared_from_this<Net> {
   int size() const { return ranks_; }
 
   std::shared_ptr<Work> send(int from, int to, int tag, std::span<std::byte> bytes) {
-    return post({from, to, tag}, from, to, bytes, &Lane::sends);
+    return post({from, to, tag}, from, to, bytes, &Queue::sends);
   }
 
   std::shared_ptr<Work> receive(int from, int to, int tag, std::span<std::byte> bytes) {
-    return post({from, to, tag}, to, from, bytes, &Lane::receives);
+    return post({from, to, tag}, to, from, bytes, &Queue::receives);
   }
 
   /// Adds in rank order once all ranks are there.
@@ -119,22 +119,23 @@ class Net : public std::enable_shared_from_this<Net> {
 
  private:
   friend class Work;
-  struct Lane {
+  struct Queue {
     std::deque<Work*> sends;
     std::deque<Work*> receives;
   };
 
   std::shared_ptr<Work> post(std::tuple<int, int, int> key, int rank, int peer,
-                             std::span<std::byte> bytes, std::deque<Work*> Lane::*queue) {
+                             std::span<std::byte> bytes,
+                             std::deque<Work*> Queue::*queue) {
     auto work = std::make_shared<Work>(shared_from_this(), rank, peer, bytes);
     const std::scoped_lock lock(mutex_);
     if (is_broken(rank, peer)) throw c10::Error("[net.h:1] Connection closed by peer.");
-    Lane& lane = lanes_[key];
-    (lane.*queue).push_back(work.get());
-    while (!lane.sends.empty() && !lane.receives.empty()) {
-      deliver(*lane.sends.front(), *lane.receives.front());
-      lane.sends.pop_front();
-      lane.receives.pop_front();
+    Queue& queue = queues_[key];
+    (queue.*queue).push_back(work.get());
+    while (!queue.sends.empty() && !queue.receives.empty()) {
+      deliver(*queue.sends.front(), *queue.receives.front());
+      queue.sends.pop_front();
+      queue.receives.pop_front();
     }
     changed_.notify_all();
     return work;
@@ -169,9 +170,9 @@ class Net : public std::enable_shared_from_this<Net> {
 
   void forget(Work* work) {
     const std::scoped_lock lock(mutex_);
-    for (auto& [key, lane] : lanes_) {
-      std::erase(lane.sends, work);
-      std::erase(lane.receives, work);
+    for (auto& [key, queue] : queues_) {
+      std::erase(queue.sends, work);
+      std::erase(queue.receives, work);
     }
     std::erase_if(sums_, [&](const auto& one) { return one.second == work; });
   }
@@ -180,8 +181,8 @@ class Net : public std::enable_shared_from_this<Net> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::set<int> lost_;
-  std::map<std::tuple<int, int, int>, Lane> lanes_;  // by sender, receiver and tag
-  std::map<int, Work*> sums_;                        // by rank
+  std::map<std::tuple<int, int, int>, Queue> queues_;  // by sender, receiver and tag
+  std::map<int, Work*> sums_;                          // by rank
 };
 
 inline Work::~Work() { net_->forget(this); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The office of a c10d transport: a Gloo group, a listener for each peer, and the lanes of all
+// The endpoint of a c10d transport: a Gloo group, a listener for each peer, and the queues of all
 // channels, through which frames and receives find each other. c10d.cc tells how.
 #pragma once
 
@@ -43,7 +43,7 @@ struct Header {
 static_assert(sizeof(Header) == 32);
 
 /// A message or the receive of one, as this rank sees it.
-struct Letter {
+struct Operation {
   int peer = 0;
   bool is_send = false;
   std::shared_ptr<const Bytes> shared;  ///< of a send: what the rest is a part of
@@ -62,14 +62,14 @@ std::string reason_of(const std::exception& error);
 /// Used by any number of channels and threads. What fails throws LinkError, and from then on
 /// every wait of every channel does. A thread of its own keeps the deadlines, for a wait of
 /// Gloo's can be ended by another thread but not by the clock without harm.
-class Office {
+class Endpoint {
  public:
-  Office(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
-         const LinkOptions& options);
+  Endpoint(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
+           const LinkOptions& options);
   /// No listener may be left in a wait, nor Gloo with memory that is about to go.
-  ~Office();
-  Office(const Office&) = delete;
-  Office& operator=(const Office&) = delete;
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
@@ -78,20 +78,21 @@ class Office {
   c10d::Backend& backend() noexcept { return *backend_; }
 
   /// Sends.
-  void start(std::uint64_t channel, Letter& letter, std::span<const std::byte> bytes);
-  /// Receives: gives the letter the channel's next frame of its peer, now or when it comes.
-  void want(std::uint64_t channel, const std::shared_ptr<Letter>& letter);
+  void start(std::uint64_t channel, Operation& operation,
+             std::span<const std::byte> bytes);
+  /// Receives: gives the operation the channel's next frame of its peer, now or when it comes.
+  void want(std::uint64_t channel, const std::shared_ptr<Operation>& operation);
 
-  /// Returns when the letter's frame is here, and what is known of its rest.
-  void await_frame(const Letter& letter);
+  /// Returns when the operation's frame is here, and what is known of its rest.
+  void await_frame(const Operation& operation);
   /// Waits until Gloo has done with `work`, for which this rank waits for `whom`. Where the
   /// connection breaks, `peer` is the rank that has gone.
   void await(const Work& work, int peer, int whom);
 
-  /// The owner of these letters goes away: no peer's bytes may come into them any more, and
+  /// The owner of these operations goes away: no peer's bytes may come into them any more, and
   /// none may be taken from them.
   void withdraw(std::uint64_t channel,
-                const std::vector<std::shared_ptr<Letter>>& letters);
+                const std::vector<std::shared_ptr<Operation>>& operations);
 
   /// Throws what has ended the job, if anything has.
   void require_alive() const {
@@ -112,7 +113,7 @@ class Office {
   static constexpr std::size_t kFramesOnOffer = 4;
 
   /// Where one peer's frames come in.
-  struct Desk {
+  struct PeerReceiver {
     std::thread listener;
     bool said_goodbye = false;
     std::array<Bytes, kFramesOnOffer> frames;
@@ -120,9 +121,9 @@ class Office {
   };
   /// What one rank sends us over one channel: frames that nobody has asked for yet, or
   /// receives that have no frame yet.
-  struct Lane {
+  struct Queue {
     std::deque<std::pair<Header, Bytes>> arrived;
-    std::deque<std::shared_ptr<Letter>> wanted;
+    std::deque<std::shared_ptr<Operation>> wanted;
   };
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   static std::string parting_of(int peer, const std::string& why);
@@ -140,7 +141,8 @@ class Office {
   // With the mutex held:
   void read(int peer, const Header& header, const Bytes& frame);
   void take(int peer, const Header& header, std::span<const std::byte> bytes);
-  void hand_over(Letter& letter, const Header& header, std::span<const std::byte> bytes);
+  void hand_over(Operation& operation, const Header& header,
+                 std::span<const std::byte> bytes);
   void post(int peer, const Header& header, std::span<const std::byte> bytes);
 
   const std::vector<int> hosts_;
@@ -154,11 +156,11 @@ class Office {
   bool closing_ = false;
   std::vector<std::optional<std::string>> gone_;  // by rank: how its connection broke
   std::optional<int> first_gone_;
-  std::map<std::pair<std::uint64_t, int>, Lane> lanes_;
+  std::map<std::pair<std::uint64_t, int>, Queue> queues_;
   std::vector<std::uint32_t> next_tag_;  // by rank of the receiver
   std::set<c10d::Work*> waited_for_;
   std::deque<std::pair<Bytes, Work>> posted_;  // control messages, farewells, withdrawn
-  std::vector<Desk> desks_;
+  std::vector<PeerReceiver> receivers_;
   FailureAgreement agreement_;
   std::thread deadlines_;
 };

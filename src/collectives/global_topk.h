@@ -20,18 +20,18 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/courier.h"
+#include "collectives/message_channel.h"
 #include "topknot/sparse.h"
 
 namespace topknot::collective {
 
-class Agreement {
+class GlobalTopK {
  public:
   /// Leaves in `held` those of its pairs that are among the `k` largest of all ranks';
   /// over all ranks exactly min(k, all there are) remain. Enters the phase "agree".
   /// Values that are not finite are reported to everyone, and then nothing is promised
   /// but an end.
-  void keep_largest(Courier& courier, Sparse& held, std::size_t k);
+  void keep_largest(MessageChannel& channel, Sparse& held, std::size_t k);
 
   void visit_state(StateVisitor& visitor);
 
@@ -61,7 +61,7 @@ class Agreement {
   void cut(const Search& search, bool first, std::uint32_t bins);
   void count(const Sparse& held);
   void narrow(Search& search) const;
-  void keep_ties(Courier& courier, const Search& search, Sparse& held);
+  void keep_ties(MessageChannel& channel, const Search& search, Sparse& held);
 
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> counts_;

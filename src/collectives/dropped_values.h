@@ -2,7 +2,7 @@
 //
 // Who drops a value owes it. In collectives that merge on the way, a rank comes to hold
 // what others sent and to drop some of it again; what it drops is remembered here, since
-// nothing may touch the debt before the exchange is through.
+// nothing may touch the residual before the exchange is through.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace topknot::collective {
 
-class Custody {
+class DroppedValues {
  public:
   /// Forgets everything: a new step.
   void clear() noexcept { used_ = 0; }
@@ -28,9 +28,9 @@ class Custody {
 
   /// Forgets what does not lie at one of `positions`, which increase.
   void restrict_to(std::span<const std::uint32_t> positions);
-  /// Adds everything kept to the debt. Positions at which something was dropped are taken
-  /// off `paid`, which increases.
-  void settle(std::span<float> acc, std::vector<std::uint32_t>& paid);
+  /// Adds everything kept to the residual. Positions at which something was dropped are taken
+  /// off `settled`, which increases.
+  void settle(std::span<float> residual, std::vector<std::uint32_t>& settled);
 
  private:
   /// What was kept at one go.
@@ -43,7 +43,7 @@ class Custody {
   std::vector<Lot> lots_;  // the first used_ count; the others spare allocations
   std::size_t used_ = 0;
   Sparse before_;
-  std::vector<bool> unpaid_;
+  std::vector<bool> unsettled_;
 };
 
 }  // namespace topknot::collective

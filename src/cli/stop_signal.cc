@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/leave_signal.h"
+#include "cli/stop_signal.h"
 
 #include <signal.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/agreement.h"
+#include "collectives/global_topk.h"
 
 #include <algorithm>
 #include <bit>
@@ -42,21 +42,21 @@ void keep_if(Sparse& pairs, Keep keep) {
 
 }  // namespace
 
-void Agreement::keep_largest(Courier& courier, Sparse& held, std::size_t k) {
-  courier.enter("agree");
+void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t k) {
+  channel.enter("agree");
   if (std::any_of(held.value.begin(), held.value.end(),
                   [](float value) { return magnitude_bits(value) >= kInfinity; })) {
-    courier.report_sick();
+    channel.report_nonfinite();
     held.clear();
   }
   if (k == 0) return held.clear();
-  const std::uint32_t bins = bins_for(k, courier.size());
+  const std::uint32_t bins = bins_for(k, channel.size());
   Search search{0, kInfinity, k, 0};
   for (bool first = true; first || search.need < search.count; first = false) {
-    if (search.end - search.begin == 1) return keep_ties(courier, search, held);
+    if (search.end - search.begin == 1) return keep_ties(channel, search, held);
     cut(search, first, bins);
     count(held);
-    sum_counts(courier, counts_);
+    sum_counts(channel, counts_);
     if (first) total_ = std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
     narrow(search);
   }
@@ -64,15 +64,15 @@ void Agreement::keep_largest(Courier& courier, Sparse& held, std::size_t k) {
   keep_if(held, [&](std::uint32_t bits) { return bits >= search.begin; });
 }
 
-void Agreement::visit_state(StateVisitor& visitor) { visitor.field("agreed", last_); }
+void GlobalTopK::visit_state(StateVisitor& visitor) { visitor.field("agreed", last_); }
 
-float Agreement::threshold() const noexcept {
+float GlobalTopK::threshold() const noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(last_));
 }
 
 // The bins of a round: on the first one fine near the last threshold, a quarter of them
 // left for all the rest; later, equal.
-void Agreement::cut(const Search& search, bool first, std::uint32_t bins) {
+void GlobalTopK::cut(const Search& search, bool first, std::uint32_t bins) {
   segments_.clear();
   if (!first || last_ == 0) {
     segments_.push_back(
@@ -91,7 +91,7 @@ void Agreement::cut(const Search& search, bool first, std::uint32_t bins) {
     segments_.push_back({high, kInfinity, std::min(coarse, kInfinity - high)});
 }
 
-void Agreement::count(const Sparse& held) {
+void GlobalTopK::count(const Sparse& held) {
   const std::uint32_t bins = std::accumulate(
       segments_.begin(), segments_.end(), 0U,
       [](std::uint32_t sum, const Segment& segment) { return sum + segment.bins; });
@@ -110,7 +110,7 @@ void Agreement::count(const Sparse& held) {
 }
 
 // Goes down from the largest magnitudes until `need` are found.
-void Agreement::narrow(Search& search) const {
+void GlobalTopK::narrow(Search& search) const {
   std::size_t bin = counts_.size();
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     for (std::uint32_t i = segment->bins; i-- > 0;) {
@@ -125,14 +125,14 @@ void Agreement::narrow(Search& search) const {
   search.need = search.count = 0;
 }
 
-void Agreement::keep_ties(Courier& courier, const Search& search, Sparse& held) {
+void GlobalTopK::keep_ties(MessageChannel& channel, const Search& search, Sparse& held) {
   last_ = search.begin;
   const auto mine = static_cast<std::uint32_t>(
       std::count_if(held.value.begin(), held.value.end(),
                     [&](float value) { return magnitude_bits(value) == search.begin; }));
-  const std::vector<std::uint32_t> ties = gather_words(courier, std::span(&mine, 1));
+  const std::vector<std::uint32_t> ties = gather_words(channel, std::span(&mine, 1));
   std::uint64_t quota = search.need;
-  for (int rank = 0; rank < courier.rank(); ++rank)
+  for (int rank = 0; rank < channel.rank(); ++rank)
     quota -= std::min<std::uint64_t>(quota, ties[static_cast<std::size_t>(rank)]);
   keep_if(held, [&](std::uint32_t bits) {
     if (bits != search.begin) return bits > search.begin;

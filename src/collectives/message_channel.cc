@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/courier.h"
+#include "collectives/message_channel.h"
 
 #include <array>
 #include <optional>
@@ -53,7 +53,7 @@ core::Values values_named(const std::string& wanted) {
 
 }  // namespace
 
-Courier::Courier(Transport& link, std::string_view owner, Params& params)
+MessageChannel::MessageChannel(Transport& link, std::string_view owner, Params& params)
     : link_(link), owner_(owner), receives_(static_cast<std::size_t>(link.size())) {
   format_.coding = coding_named(
       params.choice("coding", {"auto", "plain", "delta", "rice", "bitmap", "dense"},
@@ -65,106 +65,108 @@ Courier::Courier(Transport& link, std::string_view owner, Params& params)
   config_ = hash16(configuration_);
 }
 
-int Courier::neighbour(int distance) const noexcept {
+int MessageChannel::neighbour(int distance) const noexcept {
   const int ranks = size();
   return ((rank() + distance) % ranks + ranks) % ranks;
 }
 
-void Courier::begin(std::uint64_t n, std::uint64_t k) {
+void MessageChannel::begin(std::uint64_t n, std::uint64_t k) {
   check_length(n);
   ++step_;
   phase_ = 0;
   phase_name_ = "start";
   n_ = n;
   k_ = k;
-  sick_ = false;
+  nonfinite_ = false;
   folded_ = false;
 }
 
-void Courier::enter(std::string_view phase) {
+void MessageChannel::enter(std::string_view phase) {
   ++phase_;
   phase_name_ = phase;
 }
 
-void Courier::select(Compressor& pick, std::span<float> acc, std::span<float> grad,
-                     std::size_t k, Sparse& out) {
-  folded_ = pick.select(acc, grad, k, out);
-  if (!folded_) sick_ = true;
+void MessageChannel::select(Compressor& compressor, std::span<float> residual,
+                            std::span<float> grad, std::size_t k, Sparse& out) {
+  folded_ = compressor.select(residual, grad, k, out);
+  if (!folded_) nonfinite_ = true;
 }
 
 // The parts go in order, so a part that is not finite has only those before it to undo.
-void Courier::select_inside(Compressor& pick, Region region, std::span<float> acc,
-                            std::span<float> grad, std::size_t k, Sparse& out) {
+void MessageChannel::select_inside(Compressor& compressor, Region region,
+                                   std::span<float> residual, std::span<float> grad,
+                                   std::size_t k, Sparse& out) {
   const Region before{0, region.begin};
-  const Region behind{region.end, acc.size()};
+  const Region behind{region.end, residual.size()};
   std::uint64_t done = 0;
   out.clear();
-  folded_ = core::fold(part_of(acc, before), part_of(grad, before));
+  folded_ = core::fold(part_of(residual, before), part_of(grad, before));
   if (folded_) {
     done = before.end;
-    folded_ = pick.select(part_of(acc, region), part_of(grad, region), k, out);
+    folded_ = compressor.select(part_of(residual, region), part_of(grad, region), k, out);
   }
   if (folded_) {
     done = region.end;
-    folded_ = core::fold(part_of(acc, behind), part_of(grad, behind));
+    folded_ = core::fold(part_of(residual, behind), part_of(grad, behind));
   }
   if (!folded_) {
-    core::unfold(part_of(acc, {0, done}), part_of(grad, {0, done}));
+    core::undo_fold(part_of(residual, {0, done}), part_of(grad, {0, done}));
     out.clear();
-    sick_ = true;
+    nonfinite_ = true;
   }
   for (std::uint32_t& position : out.index)
     position += static_cast<std::uint32_t>(region.begin);
 }
 
-void Courier::fold(std::span<float> acc, std::span<float> grad) {
-  folded_ = core::fold(acc, grad);
-  if (!folded_) sick_ = true;
+void MessageChannel::fold(std::span<float> residual, std::span<float> grad) {
+  folded_ = core::fold(residual, grad);
+  if (!folded_) nonfinite_ = true;
 }
 
-Reduced Courier::undo(std::span<float> acc, std::span<const float> grad) {
-  if (folded_) core::unfold(acc, grad);
+Reduced MessageChannel::undo(std::span<float> residual, std::span<const float> grad) {
+  if (folded_) core::undo_fold(residual, grad);
   folded_ = false;
-  return {.count = 0, .finite = false, .index = {}, .paid = {}};
+  return {.count = 0, .finite = false, .index = {}, .settled = {}};
 }
 
-void Courier::code(SparseView pairs, Region region, int to, Message& message,
-                   std::vector<float>& error) {
+void MessageChannel::code(SparseView pairs, Region region, int to, Message& message,
+                          std::vector<float>& error) {
   error.resize(format_.values == core::Values::f32 ? 0 : pairs.size());
-  core::encode(stamp(rank(), to, region.size()), pairs, region, format_, sick_,
+  core::encode(stamp(rank(), to, region.size()), pairs, region, format_, nonfinite_,
                message.write(), error);
 }
 
-void Courier::code_dense(std::span<const float> x, int to, Message& message,
-                         std::vector<float>& error) {
+void MessageChannel::code_dense(std::span<const float> x, int to, Message& message,
+                                std::vector<float>& error) {
   error.resize(format_.values == core::Values::f32 ? 0 : x.size());
-  core::encode_dense(stamp(rank(), to, x.size()), x, format_.values, sick_,
+  core::encode_dense(stamp(rank(), to, x.size()), x, format_.values, nonfinite_,
                      message.write(), error);
 }
 
-void Courier::code_positions(std::span<const std::uint32_t> index, Region region, int to,
-                             Message& message) {
+void MessageChannel::code_positions(std::span<const std::uint32_t> index, Region region,
+                                    int to, Message& message) {
   core::encode(stamp(rank(), to, region.size()), {index, {}}, region,
-               {format_.coding, core::Values::none}, sick_, message.write(), {});
+               {format_.coding, core::Values::none}, nonfinite_, message.write(), {});
 }
 
 // Words travel as the bits of floats, which are copied, never looked at.
-void Courier::code_words(std::span<const std::uint32_t> words, int to, Message& message) {
+void MessageChannel::code_words(std::span<const std::uint32_t> words, int to,
+                                Message& message) {
   core::encode_dense(words_stamp(rank(), to, words.size()), as_floats(words),
-                     core::Values::f32, sick_, message.write(), {});
+                     core::Values::f32, nonfinite_, message.write(), {});
 }
 
-void Courier::start_send(int to, const Message& message) {
+void MessageChannel::start_send(int to, const Message& message) {
   sends_.push_back(link_.send_shared(to, message.share()));
 }
 
-void Courier::start_receive(int from, Message& message, std::size_t limit) {
+void MessageChannel::start_receive(int from, Message& message, std::size_t limit) {
   std::vector<std::byte>& bytes = message.write();
   receives_[static_cast<std::size_t>(from)].push_back(
       {link_.recv(from, bytes, limit), message});
 }
 
-void Courier::finish_receive(int from) {
+void MessageChannel::finish_receive(int from) {
   std::deque<Receive>& queue = receives_[static_cast<std::size_t>(from)];
   const Receive oldest = std::move(queue.front());
   queue.pop_front();
@@ -175,7 +177,7 @@ void Courier::finish_receive(int from) {
   }
 }
 
-void Courier::flush_but(std::size_t latest) {
+void MessageChannel::flush_but(std::size_t latest) {
   while (sends_.size() > latest) {
     const Pending oldest = sends_.front();
     sends_.pop_front();
@@ -183,55 +185,56 @@ void Courier::flush_but(std::size_t latest) {
   }
 }
 
-void Courier::read(const Message& message, int from, int to, Region region,
-                   std::uint64_t most, Sparse& pairs) {
+void MessageChannel::read(const Message& message, int from, int to, Region region,
+                          std::uint64_t most, Sparse& pairs) {
   core::Decoded said;
   const auto fault = core::decode(message.bytes(), stamp(from, to, region.size()), region,
                                   most, pairs, said);
   if (fault) refuse(message, from, *fault, region.size());
-  if (said.sick) sick_ = true;
+  if (said.nonfinite) nonfinite_ = true;
 }
 
-void Courier::read_dense(const Message& message, int from, int to, std::span<float> x,
-                         bool add) {
+void MessageChannel::read_dense(const Message& message, int from, int to,
+                                std::span<float> x, bool add) {
   core::Decoded said;
   const auto fault =
       core::decode_dense(message.bytes(), stamp(from, to, x.size()), x, add, said);
   if (fault) refuse(message, from, *fault, x.size());
-  if (said.sick) sick_ = true;
+  if (said.nonfinite) nonfinite_ = true;
 }
 
-void Courier::read_positions(const Message& message, int from, int to, Region region,
-                             std::uint64_t most, std::vector<std::uint32_t>& index) {
+void MessageChannel::read_positions(const Message& message, int from, int to,
+                                    Region region, std::uint64_t most,
+                                    std::vector<std::uint32_t>& index) {
   read(message, from, to, region, most, positions_);
   index.assign(positions_.index.begin(), positions_.index.end());
 }
 
-void Courier::read_words(const Message& message, int from, int to,
-                         std::span<std::uint32_t> words) {
+void MessageChannel::read_words(const Message& message, int from, int to,
+                                std::span<std::uint32_t> words) {
   core::Decoded said;
   const auto fault =
       core::decode_dense(message.bytes(), words_stamp(from, to, words.size()),
                          as_floats(words), /*add=*/false, said);
   if (fault) refuse(message, from, *fault, words.size());
-  if (said.sick) sick_ = true;
+  if (said.nonfinite) nonfinite_ = true;
 }
 
-void Courier::note_health(const Message& message) {
-  if (core::says_sick(message.bytes())) sick_ = true;
+void MessageChannel::note_nonfinite(const Message& message) {
+  if (core::says_nonfinite(message.bytes())) nonfinite_ = true;
 }
 
-std::size_t Courier::limit(std::uint64_t most, std::uint64_t size) const {
+std::size_t MessageChannel::limit(std::uint64_t most, std::uint64_t size) const {
   return core::message_bound(most, size, format_);
 }
 
 // As long as a message with plain positions, which are words, but without them.
-std::size_t Courier::dense_length(std::uint64_t size) const {
+std::size_t MessageChannel::dense_length(std::uint64_t size) const {
   return core::message_bound(size, size, {core::Coding::plain, format_.values}) -
          size * sizeof(std::uint32_t);
 }
 
-core::Stamp Courier::stamp(int from, int to, std::uint64_t region_size) const {
+core::Stamp MessageChannel::stamp(int from, int to, std::uint64_t region_size) const {
   core::Stamp stamp;
   stamp.phase = phase_;
   stamp.step = step_;
@@ -244,19 +247,19 @@ core::Stamp Courier::stamp(int from, int to, std::uint64_t region_size) const {
   return stamp;
 }
 
-core::Stamp Courier::words_stamp(int from, int to, std::uint64_t count) const {
+core::Stamp MessageChannel::words_stamp(int from, int to, std::uint64_t count) const {
   core::Stamp marked = stamp(from, to, count);
   marked.phase |= kWordsBit;
   return marked;
 }
 
-void Courier::refuse(const Message& message, int from, const std::string& why) {
+void MessageChannel::refuse(const Message& message, int from, const std::string& why) {
   compare(message, from);
   end(LinkError(from, why + where() + "."));
 }
 
-void Courier::refuse(const Message& message, int from, const core::Fault& fault,
-                     std::uint64_t region_size) {
+void MessageChannel::refuse(const Message& message, int from, const core::Fault& fault,
+                            std::uint64_t region_size) {
   const std::string me = "rank " + std::to_string(rank());
   const std::string peer = "rank " + std::to_string(from);
   compare(message, from);
@@ -272,7 +275,7 @@ void Courier::refuse(const Message& message, int from, const core::Fault& fault,
 
 // A message may be longer than expected, or of another form, because its maker does another
 // thing, and its header says so. In a packet the first header comes after the lengths.
-void Courier::compare(const Message& message, int from) {
+void MessageChannel::compare(const Message& message, int from) {
   const std::span<const std::byte> bytes = message.bytes();
   std::optional<core::Stamp> theirs;
   for (std::size_t head = 0; head <= bytes.size() && !theirs; head += 8)
@@ -295,7 +298,7 @@ void Courier::compare(const Message& message, int from) {
   if (!differences.empty()) disagree(maker, differences);
 }
 
-void Courier::disagree(int with, const std::string& differences) {
+void MessageChannel::disagree(int with, const std::string& differences) {
   end(DisagreementError(with, "rank " + std::to_string(with) + " and rank " +
                                   std::to_string(rank()) + " disagree: " + differences +
                                   where() + "."));
@@ -303,13 +306,13 @@ void Courier::disagree(int with, const std::string& differences) {
 
 // The others hear of it before they can see that this rank leaves.
 template <typename E>
-void Courier::end(const E& error) {
+void MessageChannel::end(const E& error) {
   link_.fail(error);
   link_.abandon();
   throw error;
 }
 
-void Courier::wait(Pending message) {
+void MessageChannel::wait(Pending message) {
   try {
     link_.wait(message);
   } catch (const DisagreementError&) {
@@ -321,7 +324,7 @@ void Courier::wait(Pending message) {
   }
 }
 
-std::string Courier::where() const {
+std::string MessageChannel::where() const {
   return " (" + owner_ + ", step " + std::to_string(step_) + ", phase " + phase_name_ +
          ", at rank " + std::to_string(rank()) + ")";
 }

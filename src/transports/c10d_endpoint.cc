@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/c10d_office.h"
+#include "transports/c10d_endpoint.h"
 
 #include <ATen/ATen.h>
 
@@ -50,8 +50,8 @@ std::string reason_of(const std::exception& error) {
   return text;
 }
 
-Office::Office(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
-               const LinkOptions& options)
+Endpoint::Endpoint(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
+                   const LinkOptions& options)
     : hosts_(std::move(hosts)),
       group_(std::move(group)),
       backend_(group_->getBackend(c10::DeviceType::CPU)),
@@ -59,7 +59,7 @@ Office::Office(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ho
       size_(backend_->getSize()),
       gone_(static_cast<std::size_t>(size_)),
       next_tag_(static_cast<std::size_t>(size_)),
-      desks_(static_cast<std::size_t>(size_)),
+      receivers_(static_cast<std::size_t>(size_)),
       agreement_(rank_, size_, options.timeout,
                  {[this](int to, const Bytes& message) { post_control(to, message); },
                   [this] { wake_all(); }}) {
@@ -67,90 +67,90 @@ Office::Office(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ho
     if (peer != rank_) offer_frames(peer);
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_)
-      desks_[at(peer)].listener = std::thread([this, peer] { listen(peer); });
+      receivers_[at(peer)].listener = std::thread([this, peer] { listen(peer); });
   deadlines_ = std::thread([this] { keep_deadlines(); });
 }
 
-Office::~Office() {
+Endpoint::~Endpoint() {
   {
     const std::scoped_lock lock(mutex_);
     closing_ = true;
     if (!agreement_.failed())
       for (int peer = 0; peer < size_; ++peer)
         if (peer != rank_) post(peer, {.kind = Kind::goodbye}, {});
-    for (Desk& desk : desks_)
-      for (Work& work : desk.offers)
+    for (PeerReceiver& receiver : receivers_)
+      for (Work& work : receiver.offers)
         if (work) wake(*work);
   }
   changed_.notify_all();
   deadlines_.join();
-  for (Desk& desk : desks_)
-    if (desk.listener.joinable()) desk.listener.join();
+  for (PeerReceiver& receiver : receivers_)
+    if (receiver.listener.joinable()) receiver.listener.join();
   leave_to_gloo();
 }
 
-// The group and its connections outlive the office. Where a message arrives for a receive
+// The group and its connections outlive the endpoint. Where a message arrives for a receive
 // whose memory is gone, Gloo's thread neither reads the message nor waits: it asks for it
 // again and again and takes a whole core. So the memory stays until the process ends, as the
 // group does.
-void Office::leave_to_gloo() {
+void Endpoint::leave_to_gloo() {
   struct Kept {
-    std::vector<Desk> desks;
+    std::vector<PeerReceiver> receivers;
     std::deque<std::pair<Bytes, Work>> posted;
   };
   static std::mutex mutex;
   static auto& kept = *new std::list<Kept>;
   const std::scoped_lock lock(mutex);
-  kept.push_back({std::move(desks_), std::move(posted_)});
+  kept.push_back({std::move(receivers_), std::move(posted_)});
 }
 
-void Office::start(std::uint64_t channel, Letter& letter,
-                   std::span<const std::byte> bytes) {
+void Endpoint::start(std::uint64_t channel, Operation& operation,
+                     std::span<const std::byte> bytes) {
   const std::size_t eager = std::min(bytes.size(), kEager);
   Header header{.channel = channel, .length = bytes.size()};
-  if (letter.peer == rank_) {
+  if (operation.peer == rank_) {
     const std::scoped_lock lock(mutex_);
-    take(letter.peer, header, bytes);
+    take(operation.peer, header, bytes);
     return;
   }
   if (eager < bytes.size()) {
     const std::scoped_lock lock(mutex_);
-    std::uint32_t& next = next_tag_[at(letter.peer)];
+    std::uint32_t& next = next_tag_[at(operation.peer)];
     header.rest_tag = 1 + next++ % kRestTags;
   }
-  letter.bytes = framed(header, bytes.first(eager));
-  guarded(letter.peer, [&] {
-    letter.frame = post_send(letter.peer, letter.bytes, kFrameTag);
+  operation.bytes = framed(header, bytes.first(eager));
+  guarded(operation.peer, [&] {
+    operation.frame = post_send(operation.peer, operation.bytes, kFrameTag);
     if (header.rest_tag != 0)
-      letter.rest =
-          post_send(letter.peer, bytes.subspan(eager), static_cast<int>(header.rest_tag));
+      operation.rest = post_send(operation.peer, bytes.subspan(eager),
+                                 static_cast<int>(header.rest_tag));
   });
 }
 
-void Office::want(std::uint64_t channel, const std::shared_ptr<Letter>& letter) {
+void Endpoint::want(std::uint64_t channel, const std::shared_ptr<Operation>& operation) {
   const std::scoped_lock lock(mutex_);
-  Lane& lane = lanes_[{channel, letter->peer}];
-  if (lane.arrived.empty()) {
-    lane.wanted.push_back(letter);
+  Queue& queue = queues_[{channel, operation->peer}];
+  if (queue.arrived.empty()) {
+    queue.wanted.push_back(operation);
   } else {
-    hand_over(*letter, lane.arrived.front().first, lane.arrived.front().second);
-    lane.arrived.pop_front();
+    hand_over(*operation, queue.arrived.front().first, queue.arrived.front().second);
+    queue.arrived.pop_front();
   }
 }
 
-void Office::await_frame(const Letter& letter) {
+void Endpoint::await_frame(const Operation& operation) {
   std::unique_lock lock(mutex_);
-  if (letter.matched) return;
-  const FailureAgreement::Wait wait(agreement_, letter.peer);
+  if (operation.matched) return;
+  const FailureAgreement::Wait wait(agreement_, operation.peer);
   changed_.wait(lock, [&] {
-    return letter.matched || agreement_.failed() || gone_[at(letter.peer)];
+    return operation.matched || agreement_.failed() || gone_[at(operation.peer)];
   });
-  if (letter.matched) return;
+  if (operation.matched) return;
   lock.unlock();
-  lose(letter.peer, "");
+  lose(operation.peer, "");
 }
 
-void Office::await(const Work& work, int peer, int whom) {
+void Endpoint::await(const Work& work, int peer, int whom) {
   require_alive();
   {
     const std::scoped_lock lock(mutex_);
@@ -173,25 +173,27 @@ void Office::await(const Work& work, int peer, int whom) {
   if (!done) lose(peer, parting_of(peer, why));
 }
 
-void Office::withdraw(std::uint64_t channel,
-                      const std::vector<std::shared_ptr<Letter>>& letters) {
+void Endpoint::withdraw(std::uint64_t channel,
+                        const std::vector<std::shared_ptr<Operation>>& operations) {
   const std::scoped_lock lock(mutex_);
-  for (const auto& letter : letters) {
-    if (!letter->is_send) {
-      std::erase(lanes_[{channel, letter->peer}].wanted, letter);
-      if (letter->rest) posted_.push_back({std::move(letter->bytes), letter->rest});
+  for (const auto& operation : operations) {
+    if (!operation->is_send) {
+      std::erase(queues_[{channel, operation->peer}].wanted, operation);
+      if (operation->rest)
+        posted_.push_back({std::move(operation->bytes), operation->rest});
       continue;
     }
     // A frame that ended half way would end the connection; its memory is ours.
-    if (letter->frame) posted_.push_back({std::move(letter->bytes), letter->frame});
-    letter->rest.reset();
-    letter->shared.reset();
+    if (operation->frame)
+      posted_.push_back({std::move(operation->bytes), operation->frame});
+    operation->rest.reset();
+    operation->shared.reset();
   }
 }
 
 // The job ends for the cause that another rank has told of, else because of the rank that
 // went first, whoever was being waited for.
-void Office::lose(int peer, const std::string& sentence) {
+void Endpoint::lose(int peer, const std::string& sentence) {
   Failure failure{peer, sentence};
   {
     std::unique_lock lock(mutex_);
@@ -203,12 +205,12 @@ void Office::lose(int peer, const std::string& sentence) {
   agreement_.failure().raise();
 }
 
-std::string Office::parting_of(int peer, const std::string& why) {
+std::string Endpoint::parting_of(int peer, const std::string& why) {
   return "rank " + std::to_string(peer) + " has gone" + (why.empty() ? "" : ": " + why);
 }
 
 // Deadlines are missed by no more than the pause between two looks.
-void Office::keep_deadlines() {
+void Endpoint::keep_deadlines() {
   constexpr auto pause = FailureAgreement::kAnswerTime / 10.0;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, pause, [&] { return closing_; })) {
@@ -218,48 +220,48 @@ void Office::keep_deadlines() {
   }
 }
 
-void Office::post_control(int peer, const Bytes& message) {
+void Endpoint::post_control(int peer, const Bytes& message) {
   const std::scoped_lock lock(mutex_);
   post(peer, {.length = message.size(), .kind = Kind::control}, message);
 }
 
-void Office::wake_all() {
+void Endpoint::wake_all() {
   const std::scoped_lock lock(mutex_);
   for (c10d::Work* work : waited_for_) wake(*work);
   changed_.notify_all();
 }
 
-Work Office::post_send(int peer, std::span<const std::byte> bytes, int tag) {
+Work Endpoint::post_send(int peer, std::span<const std::byte> bytes, int tag) {
   std::vector<at::Tensor> tensors = {tensor_over(bytes.data(), bytes.size())};
   return backend_->send(tensors, peer, tag);
 }
 
-Work Office::post_receive(int peer, std::span<std::byte> bytes, int tag) {
+Work Endpoint::post_receive(int peer, std::span<std::byte> bytes, int tag) {
   std::vector<at::Tensor> tensors = {tensor_over(bytes.data(), bytes.size())};
   return backend_->recv(tensors, peer, tag);
 }
 
-void Office::offer_frames(int peer) {
-  Desk& desk = desks_[at(peer)];
+void Endpoint::offer_frames(int peer) {
+  PeerReceiver& receiver = receivers_[at(peer)];
   guarded(peer, [&] {
     for (std::size_t i = 0; i < kFramesOnOffer; ++i) {
-      desk.frames[i].resize(sizeof(Header) + kEager);
-      desk.offers[i] = post_receive(peer, desk.frames[i], kFrameTag);
+      receiver.frames[i].resize(sizeof(Header) + kEager);
+      receiver.offers[i] = post_receive(peer, receiver.frames[i], kFrameTag);
     }
   });
 }
 
-void Office::listen(int peer) {
-  Desk& desk = desks_[at(peer)];
+void Endpoint::listen(int peer) {
+  PeerReceiver& receiver = receivers_[at(peer)];
   try {
     for (std::size_t i = 0;; i = (i + 1) % kFramesOnOffer) {
-      const Work offer = desk.offers[i];
+      const Work offer = receiver.offers[i];
       const bool came = offer->wait(kForEver);
       Bytes control;
       {
         const std::scoped_lock lock(mutex_);
         if (closing_ || !came) return;
-        const Bytes& frame = desk.frames[i];
+        const Bytes& frame = receiver.frames[i];
         Header header;
         std::memcpy(&header, frame.data(), sizeof(Header));
         if (header.kind == Kind::control) {
@@ -271,60 +273,60 @@ void Office::listen(int peer) {
         } else {
           read(peer, header, frame);
         }
-        desk.offers[i] = post_receive(peer, desk.frames[i], kFrameTag);
+        receiver.offers[i] = post_receive(peer, receiver.frames[i], kFrameTag);
       }
       if (!control.empty()) agreement_.receive(peer, control);
     }
   } catch (const std::exception& error) {
     const std::scoped_lock lock(mutex_);
     gone_[at(peer)] = parting_of(peer, reason_of(error));
-    if (!first_gone_ && !desk.said_goodbye) first_gone_ = peer;
+    if (!first_gone_ && !receiver.said_goodbye) first_gone_ = peer;
     changed_.notify_all();
   }
 }
 
 // ---- with the mutex held
 
-void Office::read(int peer, const Header& header, const Bytes& frame) {
+void Endpoint::read(int peer, const Header& header, const Bytes& frame) {
   if (header.kind == Kind::goodbye) {
-    desks_[at(peer)].said_goodbye = true;
+    receivers_[at(peer)].said_goodbye = true;
     return;
   }
   const std::size_t eager = std::min<std::size_t>(header.length, kEager);
   take(peer, header, std::span(frame).subspan(sizeof(Header), eager));
 }
 
-void Office::take(int peer, const Header& header, std::span<const std::byte> bytes) {
-  Lane& lane = lanes_[{header.channel, peer}];
-  if (lane.wanted.empty()) {
-    lane.arrived.push_back({header, Bytes(bytes.begin(), bytes.end())});
+void Endpoint::take(int peer, const Header& header, std::span<const std::byte> bytes) {
+  Queue& queue = queues_[{header.channel, peer}];
+  if (queue.wanted.empty()) {
+    queue.arrived.push_back({header, Bytes(bytes.begin(), bytes.end())});
   } else {
-    const std::shared_ptr<Letter> letter = lane.wanted.front();
-    lane.wanted.pop_front();
-    hand_over(*letter, header, bytes);
+    const std::shared_ptr<Operation> operation = queue.wanted.front();
+    queue.wanted.pop_front();
+    hand_over(*operation, header, bytes);
   }
   changed_.notify_all();
 }
 
-void Office::hand_over(Letter& letter, const Header& header,
-                       std::span<const std::byte> bytes) {
-  if (header.length > letter.limit) {
-    letter.too_long = header.length;
-    const auto first = bytes.first(std::min(bytes.size(), letter.limit));
-    letter.bytes.assign(first.begin(), first.end());
+void Endpoint::hand_over(Operation& operation, const Header& header,
+                         std::span<const std::byte> bytes) {
+  if (header.length > operation.limit) {
+    operation.too_long = header.length;
+    const auto first = bytes.first(std::min(bytes.size(), operation.limit));
+    operation.bytes.assign(first.begin(), first.end());
   } else {
-    letter.bytes.resize(header.length);
-    std::copy(bytes.begin(), bytes.end(), letter.bytes.begin());
+    operation.bytes.resize(header.length);
+    std::copy(bytes.begin(), bytes.end(), operation.bytes.begin());
     if (header.rest_tag != 0)
-      letter.rest =
-          post_receive(letter.peer, std::span(letter.bytes).subspan(bytes.size()),
+      operation.rest =
+          post_receive(operation.peer, std::span(operation.bytes).subspan(bytes.size()),
                        static_cast<int>(header.rest_tag));
   }
-  letter.matched = true;
+  operation.matched = true;
 }
 
 // Nobody waits for these to arrive: who does not get one finds out by itself.
-void Office::post(int peer, const Header& header, std::span<const std::byte> bytes) {
+void Endpoint::post(int peer, const Header& header, std::span<const std::byte> bytes) {
   if (gone_[at(peer)]) return;
   posted_.push_back({framed(header, bytes), {}});
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/custody.h"
+#include "collectives/dropped_values.h"
 
 #include <algorithm>
 
@@ -25,7 +25,7 @@ void for_each_common(std::span<const std::uint32_t> a, std::span<const std::uint
 
 }  // namespace
 
-Custody::Lot& Custody::next(bool dropped) {
+DroppedValues::Lot& DroppedValues::next(bool dropped) {
   if (used_ == lots_.size()) lots_.emplace_back();
   Lot& lot = lots_[used_++];
   lot.pairs.clear();
@@ -33,7 +33,7 @@ Custody::Lot& Custody::next(bool dropped) {
   return lot;
 }
 
-void Custody::cut(Sparse& pairs, std::size_t k, bool keeper) {
+void DroppedValues::cut(Sparse& pairs, std::size_t k, bool keeper) {
   if (pairs.size() <= k) return;
   if (!keeper) return core::keep_largest(pairs, k);
   before_.clear();
@@ -51,12 +51,12 @@ void Custody::cut(Sparse& pairs, std::size_t k, bool keeper) {
   }
 }
 
-void Custody::keep_error(std::span<const std::uint32_t> index,
-                         std::span<const float> error) {
+void DroppedValues::keep_error(std::span<const std::uint32_t> index,
+                               std::span<const float> error) {
   if (!error.empty()) next(/*dropped=*/false).pairs.append({index, error});
 }
 
-void Custody::restrict_to(std::span<const std::uint32_t> positions) {
+void DroppedValues::restrict_to(std::span<const std::uint32_t> positions) {
   for (std::size_t l = 0; l < used_; ++l) {
     Sparse& pairs = lots_[l].pairs;
     std::size_t kept = 0;
@@ -68,18 +68,19 @@ void Custody::restrict_to(std::span<const std::uint32_t> positions) {
   }
 }
 
-void Custody::settle(std::span<float> acc, std::vector<std::uint32_t>& paid) {
-  unpaid_.assign(paid.size(), false);
+void DroppedValues::settle(std::span<float> residual,
+                           std::vector<std::uint32_t>& settled) {
+  unsettled_.assign(settled.size(), false);
   for (std::size_t l = 0; l < used_; ++l) {
-    core::scatter_add(lots_[l].pairs, acc);
+    core::scatter_add(lots_[l].pairs, residual);
     if (!lots_[l].dropped) continue;
-    for_each_common(lots_[l].pairs.index, paid,
-                    [&](std::size_t, std::size_t j) { unpaid_[j] = true; });
+    for_each_common(lots_[l].pairs.index, settled,
+                    [&](std::size_t, std::size_t j) { unsettled_[j] = true; });
   }
   std::size_t kept = 0;
-  for (std::size_t j = 0; j < paid.size(); ++j)
-    if (!unpaid_[j]) paid[kept++] = paid[j];
-  paid.resize(kept);
+  for (std::size_t j = 0; j < settled.size(); ++j)
+    if (!unsettled_[j]) settled[kept++] = settled[j];
+  settled.resize(kept);
 }
 
 }  // namespace topknot::collective

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What exdyna, micro, deft and cltk promise alike.
-#include "collectives/index_agreement.h"
+#include "collectives/shared_index_sum.h"
 
 #include <gtest/gtest.h>
 
@@ -84,16 +84,16 @@ TEST_P(EachOfTheFamily, SendsFewMessages) {
   EXPECT_LE(worse, 2);
 }
 
-/// That every rank paid what was agreed on, and nothing else, and the sum has all of it.
+/// That every rank settled what was agreed on, and nothing else, and the sum has all of it.
 void expect_agreed(const Outcome& step) {
-  const std::size_t ranks = step.paid.size();
+  const std::size_t ranks = step.settled.size();
   for (std::size_t r = 0; r < ranks; ++r) {
-    auto paid = step.paid[r];
-    std::sort(paid.begin(), paid.end());
-    ASSERT_EQ(paid, step.index);
+    auto settled = step.settled[r];
+    std::sort(settled.begin(), settled.end());
+    ASSERT_EQ(settled, step.index);
     for (std::size_t i = 0; i < step.sum.size(); ++i) {
       const bool agreed = std::binary_search(step.index.begin(), step.index.end(), i);
-      ASSERT_EQ(step.debt[r][i], agreed ? 0.0F : step.owed[r][i]);
+      ASSERT_EQ(step.residual[r][i], agreed ? 0.0F : step.owed[r][i]);
     }
   }
   for (const std::uint32_t i : step.index) {
@@ -196,13 +196,13 @@ TEST_P(EachOfTheFamily, TellsEveryoneOfASumThatOverflowsInRoundedValues) {
     run(3, [&](Transport& link) {
       const Layout layout = Layout::flat(40);
       const auto part = link.channel(values[0] == 'b' ? 0 : values[1]);
-      const auto pick = make_compressor(Spec::parse("topk"), layout);
+      const auto compressor = make_compressor(Spec::parse("topk"), layout);
       const auto made = make_collective(Spec::parse(name() + ":values=" + values), *part,
-                                        *pick, layout);
-      std::vector<float> acc(40, 1.0F);
+                                        *compressor, layout);
+      std::vector<float> residual(40, 1.0F);
       std::vector<float> grad(40, 0.0F);
       grad[11] = 3e38F;
-      EXPECT_FALSE(made->reduce(acc, grad, 40, grad).finite) << values;
+      EXPECT_FALSE(made->reduce(residual, grad, 40, grad).finite) << values;
     });
 }
 

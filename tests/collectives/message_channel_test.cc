@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/courier.h"
+#include "collectives/message_channel.h"
 
 #include <gtest/gtest.h>
 
@@ -35,12 +35,13 @@ std::vector<std::string> quarrel(First first, Second second) {
 auto reduces(std::string collective, std::size_t n, std::size_t k, int steps = 1) {
   return [=](Transport& link) {
     const Layout layout = Layout::flat(n);
-    const auto pick = make_compressor({"topk", {}}, layout);
-    const auto made = make_collective(Spec::parse(collective), link, *pick, layout);
-    std::vector<float> acc(n);
+    const auto compressor = make_compressor({"topk", {}}, layout);
+    const auto made = make_collective(Spec::parse(collective), link, *compressor, layout);
+    std::vector<float> residual(n);
     std::vector<float> sum(n);
     const std::vector<float> grad(n, 1.0F);
-    for (int step = 0; step < steps; ++step) made->reduce(acc, copy_of(grad), k, sum);
+    for (int step = 0; step < steps; ++step)
+      made->reduce(residual, copy_of(grad), k, sum);
   };
 }
 
@@ -48,97 +49,97 @@ bool has(const std::string& sentence, const std::string& part) {
   return sentence.find(part) != std::string::npos;
 }
 
-TEST(Courier, FindsRanksThatWantAnotherK) {
+TEST(MessageChannel, FindsRanksThatWantAnotherK) {
   const auto said = quarrel(reduces("topka", 100, 10), reduces("topka", 100, 11));
   EXPECT_TRUE(has(said[0], "k is 10 on rank 0, 11")) << said[0];
   EXPECT_TRUE(has(said[1], "k is 11 on rank 1, 10")) << said[1];
 }
 
-TEST(Courier, FindsRanksThatHaveAnotherVector) {
+TEST(MessageChannel, FindsRanksThatHaveAnotherVector) {
   const auto said = quarrel(reduces("topka", 100, 10), reduces("topka", 101, 10));
   EXPECT_TRUE(has(said[0], "n is 100 on rank 0, 101")) << said[0];
 }
 
-TEST(Courier, FindsRanksWithOtherParameters) {
+TEST(MessageChannel, FindsRanksWithOtherParameters) {
   const auto said =
       quarrel(reduces("topka", 100, 10), reduces("topka:coding=plain", 100, 10));
   EXPECT_TRUE(has(said[0], "configuration")) << said[0];
 }
 
-TEST(Courier, FindsRanksWithAnotherCollective) {
+TEST(MessageChannel, FindsRanksWithAnotherCollective) {
   const auto said = quarrel(reduces("topka", 100, 10), reduces("dense", 100, 10));
   EXPECT_FALSE(said[0].empty());
   EXPECT_FALSE(said[1].empty());
 }
 
-TEST(Courier, NamesThePhaseTheStepAndTheRankThatLeft) {
+TEST(MessageChannel, NamesThePhaseTheStepAndTheRankThatLeft) {
   const auto said = quarrel(reduces("topka", 100, 10, 2), reduces("topka", 100, 10, 1));
   EXPECT_TRUE(
       has(said[0], "rank 1 has left the job (topka, step 2, phase share, at rank 0)"))
       << said[0];
 }
 
-TEST(Courier, LosesNothingWhenTheExchangeFails) {
-  std::vector<float> acc(100);
+TEST(MessageChannel, LosesNothingWhenTheExchangeFails) {
+  std::vector<float> residual(100);
   const auto errors = run_to_the_end(2, [&](Transport& link) {
     if (link.rank() == 1) return;
     const Layout layout = Layout::flat(100);
-    const auto pick = make_compressor({"topk", {}}, layout);
-    const auto made = make_collective({"topka", {}}, link, *pick, layout);
+    const auto compressor = make_compressor({"topk", {}}, layout);
+    const auto made = make_collective({"topka", {}}, link, *compressor, layout);
     std::vector<float> sum(100);
-    acc.assign(100, 2.0F);
-    made->reduce(acc, copy_of(std::vector<float>(100, 1.0F)), 10, sum);
+    residual.assign(100, 2.0F);
+    made->reduce(residual, copy_of(std::vector<float>(100, 1.0F)), 10, sum);
   });
   EXPECT_TRUE(errors[0]);
-  EXPECT_EQ(acc, std::vector<float>(100, 3.0F));
+  EXPECT_EQ(residual, std::vector<float>(100, 3.0F));
 }
 
-TEST(Courier, SelectsInsideARegionAndFoldsTheRest) {
+TEST(MessageChannel, SelectsInsideARegionAndFoldsTheRest) {
   const auto alone = make_inproc(1);
-  const auto pick = make_compressor({"topk", {}}, Layout::flat(9));
+  const auto compressor = make_compressor({"topk", {}}, Layout::flat(9));
   Params params;
-  collective::Courier courier(*alone[0], "test", params);
-  std::vector<float> acc(9, 1.0F);
+  collective::MessageChannel channel(*alone[0], "test", params);
+  std::vector<float> residual(9, 1.0F);
   std::vector<float> grad = {90, 80, 0, 2, -7, 1, 0, 60, 50};
   Sparse out;
-  courier.begin(9, 2);
-  courier.select_inside(*pick, {2, 6}, acc, grad, 2, out);
-  EXPECT_TRUE(courier.finite());
-  EXPECT_EQ(acc, (std::vector<float>{91, 81, 1, 3, -6, 2, 1, 61, 51}));
+  channel.begin(9, 2);
+  channel.select_inside(*compressor, {2, 6}, residual, grad, 2, out);
+  EXPECT_TRUE(channel.finite());
+  EXPECT_EQ(residual, (std::vector<float>{91, 81, 1, 3, -6, 2, 1, 61, 51}));
   EXPECT_EQ(out, (Sparse{{3, 4}, {3, -6}}));
-  courier.undo(acc, grad);
-  EXPECT_EQ(acc, std::vector<float>(9, 1.0F));
+  channel.undo(residual, grad);
+  EXPECT_EQ(residual, std::vector<float>(9, 1.0F));
 }
 
-TEST(Courier, FoldsNoPartWhenOneIsNotFinite) {
+TEST(MessageChannel, FoldsNoPartWhenOneIsNotFinite) {
   const auto alone = make_inproc(1);
-  const auto pick = make_compressor({"topk", {}}, Layout::flat(9));
+  const auto compressor = make_compressor({"topk", {}}, Layout::flat(9));
   Params params;
-  collective::Courier courier(*alone[0], "test", params);
+  collective::MessageChannel channel(*alone[0], "test", params);
   for (std::size_t bad = 0; bad < 9; ++bad)
     for (const collective::Region region : {collective::Region{2, 6}, {0, 9}, {4, 4}}) {
-      std::vector<float> acc(9, 1.0F);
+      std::vector<float> residual(9, 1.0F);
       std::vector<float> grad(9, 2.0F);
       grad[bad] = std::numeric_limits<float>::infinity();
       Sparse out;
-      courier.begin(9, 2);
-      courier.select_inside(*pick, region, acc, grad, 2, out);
-      EXPECT_FALSE(courier.finite()) << bad;
+      channel.begin(9, 2);
+      channel.select_inside(*compressor, region, residual, grad, 2, out);
+      EXPECT_FALSE(channel.finite()) << bad;
       EXPECT_TRUE(out.empty()) << bad;
-      courier.undo(acc, grad);
-      EXPECT_EQ(acc, std::vector<float>(9, 1.0F)) << bad;
+      channel.undo(residual, grad);
+      EXPECT_EQ(residual, std::vector<float>(9, 1.0F)) << bad;
     }
 }
 
-TEST(Courier, RefusesMoreCoordinatesThanPositionsCanSay) {
+TEST(MessageChannel, RefusesMoreCoordinatesThanPositionsCanSay) {
   const auto alone = make_inproc(1);
   Params params;
-  collective::Courier courier(*alone[0], "test", params);
-  courier.begin(0xFFFFFFFF, 1);
-  EXPECT_THROW(courier.begin(std::uint64_t{1} << 32, 1), ConfigError);
+  collective::MessageChannel channel(*alone[0], "test", params);
+  channel.begin(0xFFFFFFFF, 1);
+  EXPECT_THROW(channel.begin(std::uint64_t{1} << 32, 1), ConfigError);
 }
 
-TEST(Courier, RefusesWordsItDoesNotKnow) {
+TEST(MessageChannel, RefusesWordsItDoesNotKnow) {
   EXPECT_REFUSAL(run(1, reduces("topka:coding=plian", 10, 1)), ConfigError,
                  "There is no coding=plian; nearest is plain (of auto, plain, delta, "
                  "rice, bitmap, dense).");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/agreement.h"
+#include "collectives/global_topk.h"
 
 #include <gtest/gtest.h>
 
@@ -36,12 +36,12 @@ void hold(int ranks, std::size_t k, int steps, Make make) {
   std::mutex mutex;
   run(ranks, [&](Transport& link) {
     Params params;
-    Courier courier(link, "test", params);
-    Agreement agreement;
+    MessageChannel channel(link, "test", params);
+    GlobalTopK agreement;
     for (int step = 0; step < steps; ++step) {
-      courier.begin(1000, k);
+      channel.begin(1000, k);
       Sparse held = make(link.rank(), step);
-      agreement.keep_largest(courier, held, k);
+      agreement.keep_largest(channel, held, k);
       const std::scoped_lock lock(mutex);
       for (std::size_t i = 0; i < held.size(); ++i)
         kept[static_cast<std::size_t>(step)].push_back(
@@ -79,19 +79,19 @@ Sparse drawn(int rank, int step, float scale, bool integers) {
   return held;
 }
 
-TEST(Agreement, KeepsExactlyTheLargestOfAllRanks) {
+TEST(GlobalTopK, KeepsExactlyTheLargestOfAllRanks) {
   for (const int ranks : {1, 2, 3, 5, 8})
     for (const std::size_t k : {0, 1, 7, 100, 700, 5000})
       hold(ranks, k, 4, [](int rank, int step) { return drawn(rank, step, 1, false); });
 }
 
-TEST(Agreement, BreaksTiesByRankAndThenByPosition) {
+TEST(GlobalTopK, BreaksTiesByRankAndThenByPosition) {
   for (const int ranks : {1, 2, 3, 5, 8})
     for (const std::size_t k : {1, 50, 333})
       hold(ranks, k, 4, [](int rank, int step) { return drawn(rank, step, 3, true); });
 }
 
-TEST(Agreement, FollowsAnyJumpOfScale) {
+TEST(GlobalTopK, FollowsAnyJumpOfScale) {
   hold(3, 100, 9, [](int rank, int step) {
     constexpr float kScales[] = {1, 1e6F, 1e-6F, 1e-30F, 1e30F, 1e-42F, 1, 0, 5};
     return drawn(rank, step, kScales[step], false);
@@ -100,7 +100,7 @@ TEST(Agreement, FollowsAnyJumpOfScale) {
 
 // Of every kind of vector, and from each to the next, so that the bins of the first round
 // are around a threshold that has nothing to do with this one.
-TEST(Agreement, KeepsExactlyTheLargestOfAwkwardVectors) {
+TEST(GlobalTopK, KeepsExactlyTheLargestOfAwkwardVectors) {
   constexpr int kSteps = static_cast<int>(std::size(topknot::testing::kAwkward)) * 2;
   for (const int ranks : {1, 3})
     for (const std::size_t k : {1, 300, 2500})
@@ -115,16 +115,16 @@ TEST(Agreement, KeepsExactlyTheLargestOfAwkwardVectors) {
       });
 }
 
-TEST(Agreement, LetsEveryoneKnowOfASumThatIsNotFinite) {
+TEST(GlobalTopK, LetsEveryoneKnowOfASumThatIsNotFinite) {
   run(5, [](Transport& link) {
     Params params;
-    Courier courier(link, "test", params);
-    Agreement agreement;
-    courier.begin(10, 3);
+    MessageChannel channel(link, "test", params);
+    GlobalTopK agreement;
+    channel.begin(10, 3);
     Sparse held;
     held.push_back(1, link.rank() == 3 ? std::numeric_limits<float>::infinity() : 1.0F);
-    agreement.keep_largest(courier, held, 3);
-    EXPECT_FALSE(courier.finite());
+    agreement.keep_largest(channel, held, 3);
+    EXPECT_FALSE(channel.finite());
   });
 }
 

@@ -28,7 +28,7 @@ using core::Region;
 /// A rank, or another small number that is never negative, as the place in a vector.
 constexpr std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
-class Courier {
+class MessageChannel {
  public:
   /// Stands for every rank as the receiver of a message.
   static constexpr int kEveryone = 0xFFFF;
@@ -37,7 +37,7 @@ class Courier {
 
   /// Reads the parameters coding= and values=. `owner` is the collective's name: ranks
   /// that run another one, or the same with other parameters, are told apart by it.
-  Courier(Transport& link, std::string_view owner, Params& params);
+  MessageChannel(Transport& link, std::string_view owner, Params& params);
 
   int rank() const noexcept { return link_.rank(); }
   int size() const noexcept { return link_.size(); }
@@ -56,22 +56,22 @@ class Courier {
 
   // ---- finiteness
 
-  /// pick.select(), remembering if a gradient was not finite.
-  void select(Compressor& pick, std::span<float> acc, std::span<float> grad,
+  /// compressor.select(), remembering if a gradient was not finite.
+  void select(Compressor& compressor, std::span<float> residual, std::span<float> grad,
               std::size_t k, Sparse& out);
-  /// pick.select() of `region` alone, with positions in the whole vector; acc += grad
+  /// compressor.select() of `region` alone, with positions in the whole vector; residual += grad
   /// everywhere else. Likewise.
-  void select_inside(Compressor& pick, Region region, std::span<float> acc,
+  void select_inside(Compressor& compressor, Region region, std::span<float> residual,
                      std::span<float> grad, std::size_t k, Sparse& out);
-  /// acc += grad, likewise.
-  void fold(std::span<float> acc, std::span<float> grad);
+  /// residual += grad, likewise.
+  void fold(std::span<float> residual, std::span<float> grad);
   /// Tells everyone, by all messages from now on, that something is not finite.
-  void report_sick() noexcept { sick_ = true; }
-  bool finite() const noexcept { return !sick_; }
-  /// Ends a step that is not finite: `acc` becomes what it was before the step, bit for bit,
+  void report_nonfinite() noexcept { nonfinite_ = true; }
+  bool finite() const noexcept { return !nonfinite_; }
+  /// Ends a step that is not finite: `residual` becomes what it was before the step, bit for bit,
   /// out of what the fold left in `grad`. So nothing may have been written into `sum` yet
   /// where that is the memory of `grad`.
-  Reduced undo(std::span<float> acc, std::span<const float> grad);
+  Reduced undo(std::span<float> residual, std::span<const float> grad);
 
   // ---- messages: code, start, finish, read
 
@@ -108,7 +108,7 @@ class Courier {
 
   /// Takes from a message that is read later, or only passed on, what it says of its
   /// sender's health.
-  void note_health(const Message& message);
+  void note_nonfinite(const Message& message);
 
   /// Ends the job, on all ranks: rank `from` sent `message`, which cannot be read for the
   /// reason `why`. Where its header says that the ranks disagree, that is the cause.
@@ -146,8 +146,8 @@ class Courier {
   std::string phase_name_;
   std::uint64_t n_ = 0;
   std::uint64_t k_ = 0;
-  bool sick_ = false;
-  bool folded_ = false;  // this rank's debt has the step's gradient in it
+  bool nonfinite_ = false;
+  bool folded_ = false;  // this rank's residual has the step's gradient in it
 
   Sparse positions_;  // where messages of positions alone are read to
   struct Receive {
