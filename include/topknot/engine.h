@@ -22,19 +22,19 @@ inline constexpr const char* kEngineSteps = "/engine.step";
 /// How an Engine cuts up and reduces. Equal on all ranks.
 struct EngineOptions {
   std::string scheme = "knot";  ///< of the catalog
-  std::string memory;           ///< instead of the scheme's, as "residual:decay=0.95"
-  std::string compressor;       ///< instead of the scheme's, as "gaussiank"
-  std::string collective;       ///< instead of the scheme's, as "oktopk:tau=64"
-  double density = 0.01;        ///< in (0, 1]; 1 sends all by the same algorithm
-  std::string
-      schedule;  ///< of the density over time instead of the scheme's, as "constant"
+  // Parts instead of the scheme's, with parameters; empty: the scheme's.
+  std::string memory = {};            ///< as "residual:decay=0.95"
+  std::string compressor = {};        ///< as "gaussiank"
+  std::string collective = {};        ///< as "oktopk:tau=64"
+  double density = 0.01;              ///< in (0, 1]; 1 sends all by the same algorithm
+  std::string schedule = {};          ///< of the density over time, as "constant"
   std::uint64_t steps_per_epoch = 0;  ///< for schedules that count epochs; 0: not known
   /// The longest gradient (L2 over all parameters) where the memory clips, as dgc does: each
   /// rank's own at clip / sqrt(ranks), bucket by bucket. 0 is any. With other memories clip
   /// the mean that comes out.
   double clip = 0;
   /// By parameter name, the first that matches counts: "classifier.*=dense", "embed*=0.05".
-  std::vector<std::string> rules;
+  std::vector<std::string> rules = {};
   /// A bucket is closed before it grows beyond this; a larger parameter is alone. 0: one
   /// bucket for each density.
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20;

@@ -39,11 +39,11 @@ class Memory {
   /// before() and after() did to anything but the residual becomes what it was, bit for bit, and
   /// so does the residual, as far as after() changed it.
   virtual void undo_step() {}
-  /// Called after undo_step() where there is a residual: the step's mean, as long as the bucket,
-  /// is owed again. Every rank takes its share, so that together they owe the sum. `index`
-  /// lists the coordinates that the mean has; empty where it has all of them. A coordinate
-  /// at which the residual would not be finite keeps the one it has: an infinite residual would make
-  /// every later step not finite.
+  /// Called after undo_step() where there is a residual: the step's mean joins it again. Every
+  /// rank does so, and together they have the sum. mean[j] belongs to the coordinate index[j];
+  /// where `index` is empty `mean` has all coordinates. A coordinate at which the residual
+  /// would not be finite keeps the one it has: an infinite residual would make every later
+  /// step nonfinite.
   virtual void undo_sum(std::span<const std::uint32_t> index,
                         std::span<const float> mean);
   /// What it makes of gradients, and so what its residual is in.

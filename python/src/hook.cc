@@ -4,8 +4,9 @@
 //
 // DDP puts its buckets together anew after the first step, in the order in which gradients
 // became ready, and says nothing of it. So every bucket's parameters are compared with
-// those that its number had before; where they differ all plans are retired and what was
-// owed is carried over by parameter. All ranks have the same buckets, so they do so alike.
+// those that its number had before. Where they differ, the slots from this number on are
+// removed, and their residuals are carried over by parameter; those before it are the same
+// and may be in the step already. All ranks have the same buckets, so they do so alike.
 
 #include "hook.h"
 
@@ -35,7 +36,7 @@ class Hook final : public c10d::CommHookInterface {
           "A gradient came as a sparse tensor, as of an Embedding with sparse=True, "
           "which "
           "topknot does not reduce: make it with sparse=False.");
-    return session_->reduce(plan_for(bucket), buffer, {.last = bucket.isLast()});
+    return session_->reduce(slot_for(bucket), buffer, {.last = bucket.isLast()});
   }
 
   at::Tensor parseHookResult(const c10::IValue& result) override {
@@ -45,25 +46,27 @@ class Hook final : public c10d::CommHookInterface {
  private:
   struct Known {
     Signature signature;
-    int plan;
+    int slot;
   };
 
-  int plan_for(const c10d::GradBucket& bucket) {
+  int slot_for(const c10d::GradBucket& bucket) {
     const std::vector<at::Tensor> parameters = bucket.getParameters();
     Signature signature;
     signature.reserve(parameters.size());
     for (const at::Tensor& parameter : parameters)
       signature.push_back(parameter.unsafeGetTensorImpl());
-    const auto known = known_.find(bucket.getIndex());
+    const std::size_t number = bucket.getIndex();
+    const auto known = known_.find(number);
     if (known != known_.end() && known->second.signature == signature)
-      return known->second.plan;
-    if (known != known_.end()) {
-      session_->retire_plans();
-      known_.clear();
-    }
-    const int plan = session_->add_plan(layout_of(parameters));
-    known_[bucket.getIndex()] = {std::move(signature), plan};
-    return plan;
+      return known->second.slot;
+    std::vector<int> outdated;
+    for (auto next = known_.lower_bound(number); next != known_.end();
+         next = known_.erase(next))
+      outdated.push_back(next->second.slot);
+    session_->remove_slots(outdated);
+    const int slot = session_->add_slot(layout_of(parameters));
+    known_[number] = {std::move(signature), slot};
+    return slot;
   }
 
   Layout layout_of(const std::vector<at::Tensor>& parameters) const {

@@ -8,6 +8,7 @@
 
 #include "amx.h"
 #include "core/wire.h"
+#include "engine/option_fields.h"
 #include "hook.h"
 #include "session.h"
 #include "state_dict.h"
@@ -82,9 +83,9 @@ struct Ticket {
   }
 };
 
-Ticket exchange(Session& session, int plan, at::Tensor x, const Exchange& how) {
+Ticket reduce(Session& session, int slot, at::Tensor x, const Reduction& reduction) {
   const py::gil_scoped_release release;
-  return {session.reduce(plan, std::move(x), how), how.settled};
+  return {session.reduce(slot, std::move(x), reduction), reduction.settled};
 }
 
 // The communication thread may need Python's lock to let go of a tensor, so whoever waits
@@ -98,15 +99,34 @@ void drop(Session* session) {
   }
 }
 
-Layout layout_of(
-    const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>& tensors) {
+using NamedShapes = std::vector<std::pair<std::string, std::vector<std::uint64_t>>>;
+
+Layout layout_of(const NamedShapes& tensors) {
   Layout layout;
   for (const auto& [name, shape] : tensors)
     layout.tensors.push_back({name, layout.size(), shape});
   return layout;
 }
 
-py::dict dict_of(const Layout& layout, const Totals& totals) {
+/// Every option's default and meaning, by name.
+py::dict options() {
+  py::dict all;
+  engine::for_each_option([&](const char* name, auto member, const char* meaning) {
+    all[name] = py::make_tuple(EngineOptions().*member, meaning);
+  });
+  return all;
+}
+
+EngineOptions options_of(const py::dict& values) {
+  EngineOptions options;
+  engine::for_each_option([&](const char* name, auto member, const char*) {
+    using Value = std::remove_reference_t<decltype(options.*member)>;
+    options.*member = values[name].template cast<Value>();
+  });
+  return options;
+}
+
+py::dict dict_of(const Layout& layout, const engine::Totals& totals) {
   py::list names;
   for (const TensorSlot& tensor : layout.tensors) names.append(tensor.name);
   return py::dict(
@@ -120,7 +140,7 @@ py::dict dict_of(const Layout& layout, const Totals& totals) {
 }
 
 py::list totals_of(Session& session) {
-  std::vector<std::pair<Layout, Totals>> all;
+  std::vector<std::pair<Layout, engine::Totals>> all;
   {
     const py::gil_scoped_release release;
     all = session.totals();
@@ -159,58 +179,66 @@ void bind_session(py::module_& m) {
   py::class_<Ticket>(m, "Ticket")
       .def("wait", &Ticket::wait, WithoutGil())
       .def("settled", &Ticket::settled);
-  py::class_<Config>(m, "Config")
-      .def(py::init(&Config::parse), py::kw_only(), py::arg("scheme"), py::arg("memory"),
-           py::arg("compressor"), py::arg("collective"), py::arg("density"),
-           py::arg("schedule"), py::arg("steps_per_epoch"), py::arg("clip"),
-           py::arg("coordinates"), py::arg("rules"), py::arg("rollback"));
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
-      .def(py::init([](const Config& config, const std::string& group,
-                       std::vector<int> hosts, double timeout) {
+      .def(py::init([](const py::dict& options, std::uint64_t coordinates,
+                       const std::string& group, std::vector<int> hosts, double timeout) {
+             const EngineOptions own = options_of(options);
              const py::gil_scoped_release release;
              auto link = make_c10d(group, std::move(hosts), {.timeout = timeout});
-             return std::shared_ptr<Session>(new Session(config, std::move(link)), drop);
+             return std::shared_ptr<Session>(
+                 new Session(own, coordinates, std::move(link)), drop);
            }),
-           py::arg("config"), py::arg("group"), py::arg("hosts"), py::arg("timeout"))
+           py::arg("options"), py::arg("coordinates"), py::arg("group"), py::arg("hosts"),
+           py::arg("timeout"))
       .def_property_readonly("rank", &Session::rank)
       .def_property_readonly("size", &Session::size)
       .def("step", &Session::step, WithoutGil())
       .def(
-          "add_plan",
-          [](Session& session,
-             const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>&
-                 tensors) { return session.add_plan(layout_of(tensors)); },
+          "add_slot",
+          [](Session& session, const NamedShapes& tensors) {
+            return session.add_slot(layout_of(tensors));
+          },
           py::arg("tensors"))
+      .def("set_learning_rate", &Session::set_learning_rate, py::arg("rate"))
       .def(
           "reduce",
-          [](Session& session, int plan, at::Tensor x, bool last, bool whole) {
-            using Kind = Exchange::Kind;
-            return exchange(
-                session, plan, std::move(x),
-                {.kind = whole ? Kind::whole : Kind::by_scheme, .last = last});
+          [](Session& session, int slot, at::Tensor x, bool last, bool whole) {
+            using How = Reducer::Exchange;
+            return reduce(session, slot, std::move(x),
+                          {.how = whole ? How::whole : How::by_scheme, .last = last});
           },
-          py::arg("plan"), py::arg("tensor"), py::arg("last") = true,
+          py::arg("slot"), py::arg("tensor"), py::arg("last") = true,
           py::arg("whole") = false)
       .def(
           "reduce_update",
-          [](Session& session, int plan, at::Tensor x, bool last) {
+          [](Session& session, int slot, at::Tensor x, bool last) {
             auto settled = std::make_shared<std::vector<std::int64_t>>();
-            return exchange(session, plan, std::move(x),
-                            {.last = last, .settled = std::move(settled)});
+            return reduce(session, slot, std::move(x),
+                          {.last = last, .settled = std::move(settled)});
           },
-          py::arg("plan"), py::arg("tensor"), py::arg("last") = true)
+          py::arg("slot"), py::arg("tensor"), py::arg("last") = true)
       .def(
-          "settle",
-          [](Session& session, int plan, at::Tensor x) {
-            return exchange(session, plan, std::move(x),
-                            {.kind = Exchange::Kind::settle});
+          "reduce_residuals",
+          [](Session& session, int slot, at::Tensor x) {
+            return reduce(session, slot, std::move(x),
+                          {.how = Reducer::Exchange::residuals});
           },
-          py::arg("plan"), py::arg("tensor"))
+          py::arg("slot"), py::arg("tensor"))
+      .def("end_settling", &Session::end_settling)
+      .def(
+          "plan_buckets",
+          [](Session& session, const NamedShapes& tensors, std::uint64_t bytes) {
+            std::vector<std::vector<std::size_t>> buckets;
+            for (auto& plan : session.plan_buckets(layout_of(tensors), bytes))
+              buckets.push_back(std::move(plan.parameters));
+            return buckets;
+          },
+          py::arg("tensors"), py::arg("bytes"))
       .def(
           "sent_whole",
-          [](Session& session,
-             const std::vector<std::pair<std::string, std::vector<std::uint64_t>>>&
-                 tensors) { return session.sent_whole(layout_of(tensors)); },
+          [](Session& session, const NamedShapes& tensors) {
+            return session.sent_whole(layout_of(tensors));
+          },
           py::arg("tensors"))
       .def("density", &Session::density, WithoutGil())
       .def("save", &save)
@@ -266,6 +294,7 @@ PYBIND11_MODULE(_core, m) {
   bind_session(m);
   bind_link(m);
   m.def("catalog", &catalog);
+  m.def("options", &options);
   m.def("amx_is_refused", &amx_is_refused);
   m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
   m.attr("WIRE_VERSION") = static_cast<int>(topknot::core::kWireVersion);

@@ -11,11 +11,9 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#include "engine/state.h"
+#include "topknot/state.h"
 
 namespace topknot::python {
-
-using namespace topknot::engine;  // NOLINT: State, wherever it is kept
 
 pybind11::dict to_dict(State state);
 /// Throws ConfigError, naming the key, for what to_dict() does not make.

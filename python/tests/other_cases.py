@@ -181,7 +181,7 @@ ANOTHER = {
     "clip": 1.0,
     "rules": ["first*=dense"],
     "timeout": 55.0,
-    "rollback": False,
+    "dense_vectors": False,
     "backward_passes_per_step": 2,
     "bucket_mb": 1.0,
     "broadcast": False,
@@ -189,7 +189,8 @@ ANOTHER = {
 
 
 def every_option_is_compared():
-    """The options are those of the signatures; one that is not here is a KeyError."""
+    """The options are those of the signatures and the engine's; one that is not here is a
+    KeyError."""
 
     def with_optimizer(model=None, **options):
         model = model or torch.nn.Linear(3, 2)
@@ -200,13 +201,16 @@ def every_option_is_compared():
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
         topknot.attach(model, **options)
 
-    made_of = {"self", "model", "optimizer", "named_parameters", "process_group"}
+    made_of = {"self", "model", "optimizer", "named_parameters", "process_group", "options"}
     for function, start in (
         (topknot.SparseAllreduce.__init__, topknot.SparseAllreduce),
         (topknot.DistributedOptimizer, with_optimizer),
         (topknot.attach, with_ddp),
     ):
-        for name in sorted(set(inspect.signature(function).parameters) - made_of):
+        own = set(inspect.signature(function).parameters) | set(topknot.options())
+        if function is not topknot.DistributedOptimizer:
+            own.remove("exchange")
+        for name in sorted(own - made_of):
             options = {name: ANOTHER[name]} if rank() == 1 else {}
             said = f"rank 1 has {name} = "
             refuses(topknot.DisagreementError, said, lambda: start(**options))

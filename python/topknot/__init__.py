@@ -11,9 +11,9 @@
     attach                 for DistributedDataParallel: a communication hook
     SparseAllreduce        the plain operation on a flat tensor
     fsdp_all_reduce_hook   for fully_shard(): sparse between replicas
-    state_dict, load_state_dict, gather_state_dict      what is still owed, for checkpoints
+    state_dict, load_state_dict, gather_state_dict      residuals, for checkpoints
     stats                  bytes, density and times
-    schemes                what scheme= may be
+    schemes, options       what scheme= may be; the options of all of these
 """
 
 try:
@@ -44,6 +44,7 @@ from topknot._core import (
     Error,
     LinkError,
 )
+from topknot._options import options
 from topknot._session import (
     gather_state_dict,
     load_state_dict,
@@ -68,6 +69,7 @@ __all__ = [
     "fsdp_all_reduce_hook",
     "gather_state_dict",
     "load_state_dict",
+    "options",
     "schemes",
     "settle",
     "state_dict",

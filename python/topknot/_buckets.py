@@ -13,7 +13,7 @@ NamedParameters = list[tuple[str, torch.nn.Parameter]]
 
 @dataclasses.dataclass(eq=False)
 class Bucket:
-    plan: int
+    slot: int
     flat: torch.Tensor
     slices: list[tuple[torch.nn.Parameter, int]]
     missing: int = 0  # gradients that are still to come
@@ -51,31 +51,25 @@ class Bucket:
 def make_buckets(
     core: _core.Session, parameters: NamedParameters, bucket_bytes: int
 ) -> list[Bucket]:
-    """Of about `bucket_bytes` each, last parameters first."""
+    """As the C++ engine would make them: of at most about `bucket_bytes`, last parameters
+    first, with what is sent whole in one of its own, which comes last."""
+    by_device: dict[torch.device, NamedParameters] = {}
+    for one in parameters:
+        by_device.setdefault(one[1].device, []).append(one)
     buckets = []
-    pack: NamedParameters = []
-    for name, parameter in reversed(parameters):
-        if pack and _is_full(pack, parameter, bucket_bytes):
-            buckets.append(_make(core, pack))
-            pack = []
-        pack.append((name, parameter))
-    if pack:
-        buckets.append(_make(core, pack))
+    for own in reversed(by_device.values()):
+        plans = core.plan_buckets([(name, list(p.shape)) for name, p in own], bucket_bytes)
+        buckets += [_make(core, [own[i] for i in plan]) for plan in plans]
     return buckets
 
 
-def _is_full(pack: NamedParameters, parameter: torch.nn.Parameter, limit: int) -> bool:
-    size = sum(p.numel() * p.element_size() for _, p in pack)
-    return size >= limit or pack[0][1].device != parameter.device
-
-
 def _make(core: _core.Session, pack: NamedParameters) -> Bucket:
-    plan = core.add_plan([(name, list(p.shape)) for name, p in pack])
+    slot = core.add_slot([(name, list(p.shape)) for name, p in pack])
     kind = torch.float32
     for _, parameter in pack:
         kind = torch.promote_types(kind, parameter.dtype)  # so that weights fit in unrounded
     size = sum(p.numel() for _, p in pack)
-    bucket = Bucket(plan, torch.zeros(size, dtype=kind, device=pack[0][1].device), [], len(pack))
+    bucket = Bucket(slot, torch.zeros(size, dtype=kind, device=pack[0][1].device), [], len(pack))
     offset = 0
     for _, parameter in pack:
         bucket.slices.append((parameter, offset))

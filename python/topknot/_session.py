@@ -7,7 +7,6 @@ here is ordered against what others send, and an NCCL job can use it, too.
 
 import atexit
 import dataclasses
-import math
 import socket
 import time
 import weakref
@@ -21,62 +20,9 @@ import torch.distributed as dist
 from topknot import _core, _processor
 from topknot._agreement import require_equal
 from topknot._gather import gather_json, gather_state
+from topknot._options import Options
 
 _VERSION = 1  # of the state dictionaries
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How gradients are reduced. All ranks must say the same."""
-
-    scheme: str
-    density: float
-    exchange: str  # "gradients" or "updates"
-    memory: str | None
-    compressor: str | None
-    collective: str | None
-    schedule: str | None
-    steps_per_epoch: int
-    clip: float
-    coordinates: int  # of the whole gradient; 0: what is reduced at once is whole
-    rules: tuple[str, ...]
-    rollback: bool
-    timeout: float
-
-    def config(self) -> _core.Config:
-        if self.steps_per_epoch < 0:
-            raise _core.ConfigError(
-                f"steps_per_epoch={self.steps_per_epoch} is no number of steps: it is at "
-                "least 1, or None where it is not known."
-            )
-        if self.exchange not in ("updates", "gradients"):
-            raise _core.ConfigError(
-                f"exchange={self.exchange!r} is neither \"updates\" nor \"gradients\"."
-            )
-        if not 0 <= self.clip < math.inf:
-            raise _core.ConfigError(
-                f"clip={self.clip} is no length of a gradient: it is 0, for any, or more."
-            )
-        updates = self.exchange == "updates"
-        memory = self.memory or ("residual" if updates else "")
-        if updates and memory.split(":")[0] != "residual":
-            raise _core.ConfigError(
-                f"memory={memory!r} is for gradients: with exchange=\"updates\" the optimizer "
-                "comes first, and the memory is residual."
-            )
-        return _core.Config(
-            scheme=self.scheme,
-            memory=memory,
-            compressor=self.compressor or "",
-            collective=self.collective or "",
-            density=self.density,
-            schedule=self.schedule or "",
-            steps_per_epoch=self.steps_per_epoch,
-            clip=0.0 if updates else self.clip,  # updates: before the optimizer's step
-            coordinates=self.coordinates,
-            rules=list(self.rules),
-            rollback=self.rollback,
-        )
 
 
 @dataclasses.dataclass(eq=False)
@@ -91,10 +37,14 @@ _open: "weakref.WeakSet[_core.Session]" = weakref.WeakSet()
 
 
 def open_session(
-    group: dist.ProcessGroup | None, options: Options, also: Mapping[str, str] = {}
+    group: dist.ProcessGroup | None,
+    options: Options,
+    coordinates: int = 0,
+    also: Mapping[str, str] = {},
 ) -> Session:
     """Opens a session among the ranks of `group`, all of which must call this with the same
-    options and the same in `also`."""
+    options and the same in `also`. `coordinates`: of the whole gradient; 0: what is reduced at
+    once is whole."""
     if not dist.is_initialized():
         raise _core.ConfigError(
             "torch.distributed is not initialised: call dist.init_process_group() first."
@@ -110,7 +60,10 @@ def open_session(
     )
     # What cannot be is refused after that: on all ranks, then, and none is left waiting.
     hosts = _agree(own, options, also)
-    core = _core.Session(options.config(), own.group_name, hosts, options.timeout)
+    options.check()
+    core = _core.Session(
+        options.engine(), coordinates, own.group_name, hosts, options.timeout
+    )
     _open.add(core)
     return Session(core, own, options)
 
@@ -119,8 +72,7 @@ def _agree(
     group: dist.ProcessGroup, options: Options, also: Mapping[str, str]
 ) -> list[int]:
     """Checks that all ranks ask for the same; returns by rank which host it is on."""
-    fields = {key: _text(value) for key, value in dataclasses.asdict(options).items()}
-    fields |= {
+    fields = options.texts() | {
         "version of the wire format": str(_core.WIRE_VERSION),
         "torch": torch.__version__,
         **also,
@@ -129,12 +81,6 @@ def _agree(
     require_equal([theirs for _, theirs in said])
     names = [host for host, _ in said]
     return [names.index(host) for host in names]
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def remember(owner: Any, session: Session) -> None:
@@ -155,6 +101,22 @@ def session_of(owner: Any) -> Session:
             f"This {type(owner).__name__} has nothing to do with topknot yet: hand in what "
             "was given to topknot.attach(), DistributedOptimizer() or is a SparseAllreduce."
         ) from None
+
+
+def hand_over_rate(core: _core.Session, optimizer: torch.optim.Optimizer | None) -> None:
+    """Tells the engine which learning rate the step at hand is applied with: that of the first
+    group, as memories ask only by how much it has changed."""
+    if optimizer is not None:
+        core.set_learning_rate(float(optimizer.param_groups[0]["lr"]))
+
+
+def refuse_rate_inside(options: Options) -> None:
+    """Where nobody knows the learning rate."""
+    if "lr=inside" in options.memory:
+        raise _core.ConfigError(
+            f"memory={options.memory!r} needs the learning rate, which is not known here: use "
+            "topknot.attach(model, optimizer=optimizer) or topknot.DistributedOptimizer()."
+        )
 
 
 # A thread that is still in the middle of something, because the script failed there, is
@@ -193,24 +155,24 @@ def stats(owner: Any) -> dict[str, Any]:
     Waits until what is under way is done.
     """
     core = session_of(owner).core
-    retired, *plans = core.totals()
-    total = dict(retired)
-    for plan in plans:
-        for key, value in plan.items():
+    removed, *slots = core.totals()
+    total = dict(removed)
+    for slot in slots:
+        for key, value in slot.items():
             if key not in ("parameters", "size", "steps"):
                 total[key] += value
     total["steps"] = core.step()
     del total["parameters"], total["size"]
-    for entry in [total, *plans]:
+    for entry in [total, *slots]:
         coordinates = entry.pop("coordinates")
         entry["density"] = entry["agreed"] / max(coordinates, 1)
         entry["dense_bytes"] = 8 * coordinates * (core.size - 1) // core.size
-    total["buckets"] = plans
+    total["buckets"] = slots
     return total
 
 
 def state_dict(owner: Any) -> dict[str, Any]:
-    """What this rank keeps from step to step: above all what it still owes. For torch.save().
+    """What this rank keeps from step to step: above all its residuals. For torch.save().
 
     Every rank has its own: save them all, or use gather_state_dict().
     """
@@ -243,8 +205,8 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
     ranks, as a list or from gather_state_dict().
 
     With the state of all ranks the number of ranks may be another: of P ranks before and Q
-    now, rank j owes Q/P times what all ranks w with w mod Q = j owed, so that the mean of
-    what is owed stays the same.
+    now, rank j gets Q/P times the residuals of all ranks w with w mod Q = j, so that the mean
+    of the residuals stays the same.
     """
     session = session_of(owner)
     core = session.core

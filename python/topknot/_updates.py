@@ -83,7 +83,7 @@ class Updates:
         for bucket in self._sparse:
             self._take_changes(bucket, optimizer, step.finite)
             last = bucket is self._sparse[-1]
-            bucket.ticket = self._core.reduce_update(bucket.plan, bucket.flat, last)
+            bucket.ticket = self._core.reduce_update(bucket.slot, bucket.flat, last)
         settled = [_wait(bucket) for bucket in self._sparse]
         if all(bucket.is_finite() for bucket in self._sparse):
             step.decay(self._sparse)
@@ -107,15 +107,16 @@ class Updates:
 
     @torch.no_grad()
     def settle(self) -> bool:
+        """Returns False, and leaves everything as it was, where a sum is not finite."""
         for bucket in self._sparse:
-            bucket.ticket = self._core.settle(bucket.plan, bucket.flat)
-        finite = True
+            bucket.ticket = self._core.reduce_residuals(bucket.slot, bucket.flat)
+        self._core.end_settling()
         for bucket in self._sparse:
             bucket.wait()
-            if bucket.is_finite():
+        finite = all(bucket.is_finite() for bucket in self._sparse)
+        if finite:
+            for bucket in self._sparse:
                 _subtract(bucket)
-            else:
-                finite = False
         return finite
 
     def _reduce_gradients(self, finite: bool, sends_all: bool) -> bool:
@@ -127,7 +128,7 @@ class Updates:
             if not finite:
                 bucket.flat[:1] = math.nan  # so that all ranks know before they step
             last = sends_all and bucket is buckets[-1]
-            bucket.ticket = self._core.reduce(bucket.plan, bucket.flat, last, whole=True)
+            bucket.ticket = self._core.reduce(bucket.slot, bucket.flat, last, whole=True)
         for bucket in buckets:
             bucket.wait()
             finite &= bucket.is_finite()

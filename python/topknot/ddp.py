@@ -1,45 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """The communication hook for DistributedDataParallel."""
 
+import dataclasses
 import warnings
-from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from topknot import _core
 from topknot._agreement import shapes
-from topknot._session import Options, has_session, open_session, remember
+from topknot._options import Options, make_options
+from topknot._session import (
+    hand_over_rate,
+    has_session,
+    open_session,
+    refuse_rate_inside,
+    remember,
+)
 
 
 def attach(
     model: DistributedDataParallel,
-    scheme: str = "knot",
-    density: float = 0.01,
+    scheme: str | None = None,
     *,
     optimizer: torch.optim.Optimizer | None = None,
-    memory: str | None = None,
-    compressor: str | None = None,
-    collective: str | None = None,
-    schedule: str | None = None,
-    steps_per_epoch: int | None = None,
-    clip: float = 0.0,
-    rules: Iterable[str] = (),
-    timeout: float = 60.0,
-    rollback: bool = True,
+    **options: Any,
 ) -> None:
     """Makes `model` exchange about `density` of its gradients' coordinates a step.
 
     Call it on all ranks, once, before the first backward. Gradients come out of backward as
     they do without: the mean over the ranks, the same bits on every rank. What was not sent
-    is owed, kept by parameter, and joins a later step's gradient.
+    stays in the residual, by parameter, and joins a later step's gradient. On a step with a
+    gradient that is not finite every rank gets NaN back, so that a GradScaler skips the step,
+    and nothing of the residuals is lost.
 
-    scheme       a name of topknot.schemes(); memory, compressor and collective replace its
-                 parts, each with parameters as in "oktopk:tau=64"
-    density      in (0, 1]; 1 sends everything
     optimizer    what the gradients are for. SGD's momentum is taken out of it and into the
                  memory (dgc), before the exchange, with a warning that says so; for others
-                 with a memory of gradients, as Adam, topknot.DistributedOptimizer() is right
+                 with a memory of gradients, as Adam, topknot.DistributedOptimizer() is right.
+                 Its learning rate goes to memories that ask for it, as residual:lr=inside
+    scheme       a name of topknot.schemes(); memory, compressor and collective replace its
+                 parts, each with parameters as in "oktopk:tau=64"
+
+    Other options, with what they are for, are in topknot.options():
+
+    density      in (0, 1], 0.01 by default; 1 sends everything
     schedule     density over time instead of the scheme's: "constant", "dense:steps=512" or
                  "exponential:stages=4,period=100,from=0.25"; the schemes dgc and oktopk
                  have a warm-up, the others are constant
@@ -47,39 +52,28 @@ def attach(
                  for schedules that count epochs, as dgc's does; without it a stage of
                  dgc's warm-up takes 100 steps
     clip         the longest gradient (L2) with the scheme dgc, which clips each rank's own at
-                 clip / sqrt(ranks), bucket by bucket, before it joins what is owed; with
+                 clip / sqrt(ranks), bucket by bucket, before it joins the residual; with
                  other schemes clip after backward as without topknot
     rules        density by parameter name, the first that matches counts: "head.*=dense",
                  "embed*=0.05". Parameters of one dimension, biases and norms, are sent whole
-                 unless a rule says otherwise.
+                 unless a rule says otherwise, or dense_vectors=False.
     timeout      seconds until a rank that does not answer is given up: backward then ends
                  with a sentence that names it
-    rollback     on a step with a gradient that is not finite, every rank gets NaN back, so that
-                 a GradScaler skips the step, and all residuals are as before, for a copy of
-                 them a step. With rollback=False there is no copy, and they are as before
-                 only in the bucket where that was found.
     """
     _refuse_what_cannot_be(model)
+    made = make_options("attach", scheme=scheme, **options)
+    if made.exchange != "gradients":
+        raise _core.ConfigError(
+            "DDP exchanges gradients; for updates use topknot.DistributedOptimizer()."
+        )
     moves_momentum = optimizer is not None and _has_momentum(optimizer)
     if moves_momentum:
-        memory = _memory_for(optimizer, memory)
-    options = Options(
-        scheme=scheme,
-        density=float(density),
-        exchange="gradients",
-        memory=memory,
-        compressor=compressor,
-        collective=collective,
-        schedule=schedule,
-        steps_per_epoch=int(steps_per_epoch or 0),
-        clip=float(clip),
-        coordinates=sum(p.numel() for p in model.module.parameters() if p.requires_grad),
-        rules=tuple(rules),
-        rollback=rollback,
-        timeout=float(timeout),
-    )
+        made = dataclasses.replace(made, memory=_memory_for(optimizer, made.memory))
+    if optimizer is None:
+        refuse_rate_inside(made)
     trained = [(name, p) for name, p in model.module.named_parameters() if p.requires_grad]
-    session = open_session(model.process_group, options, shapes(trained))
+    coordinates = sum(p.numel() for _, p in trained)
+    session = open_session(model.process_group, made, coordinates, shapes(trained))
     try:
         _core.register_hook(
             model.reducer, session.core, list(model.module.named_parameters())
@@ -92,11 +86,13 @@ def attach(
     model.logger._set_comm_hook_name("topknot")
     model._comm_hooks.append((_python_reducer_hook, None))
     remember(model, session)
+    if optimizer is not None:
+        model.register_forward_pre_hook(lambda *_: hand_over_rate(session.core, optimizer))
     if moves_momentum:
         _take_momentum(optimizer, session.core.rank)
     elif session.core.rank == 0 and not (
         isinstance(optimizer, torch.optim.SGD)
-        or _is_dgc(scheme, memory)
+        or _is_dgc(made)
         or all(session.core.sent_whole([(name, list(p.shape)) for name, p in trained]))
     ):
         _name_the_better_way()
@@ -108,9 +104,9 @@ def _has_momentum(optimizer: torch.optim.Optimizer) -> bool:
     )
 
 
-def _memory_for(optimizer: torch.optim.Optimizer, memory: str | None) -> str:
+def _memory_for(optimizer: torch.optim.Optimizer, memory: str) -> str:
     """With the momentum of an SGD."""
-    if memory is not None:
+    if memory:
         raise _core.ConfigError(
             f"memory={memory!r} and an optimizer with momentum do not go together: the momentum "
             "would become the memory. Leave one of them out."
@@ -145,10 +141,10 @@ def _take_momentum(optimizer: torch.optim.Optimizer, rank: int) -> None:
         )
 
 
-def _is_dgc(scheme: str, memory: str | None) -> bool:
+def _is_dgc(options: Options) -> bool:
     """Whether momentum is in the memory already."""
     of_scheme = {entry["name"]: entry["memory"] for entry in _core.catalog()}
-    return (memory or of_scheme.get(scheme, "")).split(":")[0] == "dgc"
+    return (options.memory or of_scheme[options.scheme]).split(":")[0] == "dgc"
 
 
 _better_way_is_named = False

@@ -14,9 +14,10 @@ import torch.distributed as dist
 from topknot import _core
 from topknot._agreement import shapes
 from topknot._buckets import NamedParameters, make_buckets
+from topknot._options import make_options
 from topknot._session import (
-    Options,
     Session,
+    hand_over_rate,
     has_session,
     open_session,
     remember,
@@ -30,25 +31,16 @@ AnyOptimizer = TypeVar("AnyOptimizer", bound=torch.optim.Optimizer)
 def DistributedOptimizer(  # noqa: N802, the name that users of others know
     optimizer: AnyOptimizer,
     named_parameters: Iterable[tuple[str, torch.nn.Parameter]],
-    scheme: str = "knot",
-    density: float = 0.01,
+    scheme: str | None = None,
     *,
     exchange: str = "updates",
     first_moments: Iterable[str] = FIRST_MOMENTS,
     gain: Gain = "auto",
-    memory: str | None = None,
-    compressor: str | None = None,
-    collective: str | None = None,
-    schedule: str | None = None,
-    steps_per_epoch: int | None = None,
-    clip: float = 0.0,
-    rules: Iterable[str] = (),
-    timeout: float = 60.0,
     process_group: dist.ProcessGroup | None = None,
     backward_passes_per_step: int = 1,
     bucket_mb: float = 25.0,
     broadcast: bool = True,
-    rollback: bool = True,
+    **options: Any,
 ) -> AnyOptimizer:
     """Makes the ranks train one model with `optimizer`, exchanging little.
 
@@ -78,26 +70,12 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     `broadcast` hands out rank 0's parameters first. With a GradScaler call
     topknot.synchronize(optimizer) after backward; with gradients to clip them, too. With
     gradients say `backward_passes_per_step`; with updates gradients may be accumulated as
-    one likes. The other arguments are those of topknot.attach().
+    one likes. The other options are those of topknot.attach().
     """
     if has_session(optimizer):
         raise _core.ConfigError("This optimizer is distributed by topknot already.")
     parameters = [(name, p) for name, p in named_parameters if p.requires_grad]
-    options = Options(
-        scheme=scheme,
-        density=float(density),
-        exchange=exchange,
-        memory=memory,
-        compressor=compressor,
-        collective=collective,
-        schedule=schedule,
-        steps_per_epoch=int(steps_per_epoch or 0),
-        clip=float(clip),
-        coordinates=sum(p.numel() for _, p in parameters),
-        rules=tuple(rules),
-        rollback=rollback,
-        timeout=float(timeout),
-    )
+    made = make_options("DistributedOptimizer", scheme=scheme, exchange=exchange, **options)
     moments = tuple(first_moments)
     also = {
         "backward_passes_per_step": str(backward_passes_per_step),
@@ -107,7 +85,8 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         "gain": str(gain),
         **shapes(parameters),
     }
-    session = open_session(process_group, options, also)
+    coordinates = sum(p.numel() for _, p in parameters)
+    session = open_session(process_group, made, coordinates, also)
     _check_gain(gain)
     if broadcast:
         source = dist.get_process_group_ranks(process_group or dist.group.WORLD)[0]
@@ -117,15 +96,16 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     if exchange == "updates":
         own = _of_optimizer(optimizer, parameters)
         is_whole = session.core.sent_whole([(name, list(p.shape)) for name, p in own])
-    if exchange == "updates" and (clip > 0 or not all(is_whole)):
+    if exchange == "updates" and (made.clip > 0 or not all(is_whole)):
         updates = Updates(
-            session, own, is_whole, bucket_bytes, clip=clip, gain=gain, first_moments=moments
+            session, own, is_whole, bucket_bytes, clip=made.clip, gain=gain, first_moments=moments
         )
         optimizer.register_step_pre_hook(_without_closure(updates.begin))
         optimizer.register_step_post_hook(lambda this, *_: updates.finish(this))
         _updates[optimizer] = updates
     else:
-        backward = _Backward(session, parameters, bucket_bytes, backward_passes_per_step)
+        passes = backward_passes_per_step
+        backward = _Backward(session, optimizer, parameters, bucket_bytes, passes)
         optimizer.register_step_pre_hook(_without_closure(lambda _: backward.synchronize()))
         _backwards[optimizer] = backward
     remember(optimizer, session)
@@ -195,9 +175,15 @@ class _Backward:
     """Counts gradients into buckets, and sends the buckets in the order of their numbers."""
 
     def __init__(
-        self, session: Session, parameters: NamedParameters, bucket_bytes: int, passes: int
+        self,
+        session: Session,
+        optimizer: torch.optim.Optimizer,
+        parameters: NamedParameters,
+        bucket_bytes: int,
+        passes: int,
     ) -> None:
         self._core = session.core
+        self._optimizer = weakref.ref(optimizer)
         self._passes = passes
         self._buckets = make_buckets(self._core, parameters, bucket_bytes)
         self._next = 0  # the bucket to be sent next
@@ -229,11 +215,13 @@ class _Backward:
                 self._send()
 
     def _send(self) -> None:
+        if self._next == 0:
+            hand_over_rate(self._core, self._optimizer())
         bucket = self._buckets[self._next]
         self._next += 1
         bucket.take_gradients()
         last = self._next == len(self._buckets)
-        bucket.ticket = self._core.reduce(bucket.plan, bucket.flat, last)
+        bucket.ticket = self._core.reduce(bucket.slot, bucket.flat, last)
 
     @torch.no_grad()
     def synchronize(self) -> None:

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
-#include "topknot/error.h"
-
 namespace topknot::engine {
 
 /// Passes everything on to a compressor, and keeps the time and the count.
@@ -34,42 +31,6 @@ class Bucket::TimedCompressor final : public Compressor {
   std::unique_ptr<Compressor> inner_;
   const Transport& clock_;
 };
-
-Recipe Recipe::of(std::string_view scheme) {
-  const Scheme& found = find_scheme(scheme);
-  return {Spec::parse(found.memory), Spec::parse(found.compressor),
-          Spec::parse(found.collective), Spec::parse(found.schedule)};
-}
-
-Recipe Recipe::whole() const {
-  Recipe made = *this;
-  if (make_memory(memory, Layout::flat(1))->units() == Units::updates)
-    made.memory = Spec::parse("none");
-  made.collective = Spec::parse("dense");
-  made.compressor = Spec::parse("topk");  // which stands for none
-  return made;
-}
-
-Recipe Recipe::clipped(double clip, int ranks, std::uint64_t size,
-                       std::uint64_t coordinates) const {
-  Recipe made = *this;
-  if (!(clip >= 0 && std::isfinite(clip)))
-    throw ConfigError("A clip of " + core::shortest(clip) +
-                      " is no length: it is 0, for none, or more.");
-  if (clip == 0) return made;
-  if (!clips(memory))
-    throw ConfigError("The memory " + memory.name +
-                      " does not clip, only dgc does: clip the mean that comes out.");
-  const double share = static_cast<double>(size) / static_cast<double>(coordinates);
-  made.memory.params.give("clip", core::shortest(clip * std::sqrt(share / ranks)));
-  return made;
-}
-
-bool clips(const Spec& memory) {
-  const auto parameters = memory_parameters(memory.name);
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [](const Params::Declaration& one) { return one.name == "clip"; });
-}
 
 Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel)
     : layout_(layout),
@@ -139,10 +100,9 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
   // Where everything was wanted, what is missing was zero: as a dense sum it settles all.
   if (k >= grad.size()) reduced.settled = {};
   ++sparse_steps_;
-  average(reduced, sum);
+  divide_by_ranks(reduced, sum);
   if (memory_) memory_->after(reduced);
-  last_.assign(reduced.index.begin(), reduced.index.end());
-  last_count_ = reduced.count;
+  keep_for_undo(reduced, sum);
   settled_ = reduced.settled;
   return reduced;
 }
@@ -154,12 +114,12 @@ Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
   last_.clear();  // it writes all of sum
   Reduced reduced = dense().reduce({}, grad, grad.size(), sum);
   if (!reduced.finite) return reduced;
-  average(reduced, sum);
+  divide_by_ranks(reduced, sum);
   memory_->before(sum, {.learning_rate = learning_rate, .ranks = 1});
   reduced.finite = std::ranges::all_of(sum, [](float x) { return std::isfinite(x); });
   if (!reduced.finite) return reduced;
   memory_->after(reduced);
-  last_count_ = reduced.count;
+  keep_for_undo(reduced, sum);
   return reduced;
 }
 
@@ -178,7 +138,7 @@ StepTrace Bucket::average_residuals(std::span<float> mean) {
   return traced(mean.size(), [&] {
     std::ranges::copy(memory_->residual(), mean.begin());
     const Reduced reduced = dense().reduce({}, mean, mean.size(), mean);
-    if (reduced.finite) average(reduced, mean);
+    if (reduced.finite) divide_by_ranks(reduced, mean);
     return reduced;
   });
 }
@@ -187,10 +147,30 @@ void Bucket::clear_residual() {
   if (memory_) std::ranges::fill(memory_->residual(), 0.0F);
 }
 
-void Bucket::undo(std::span<const float> mean) {
+// A dense sum has all coordinates; a sparse one those of `index`.
+void Bucket::keep_for_undo(const Reduced& reduced, std::span<const float> sum) {
+  last_.assign(reduced.index.begin(), reduced.index.end());
+  last_count_ = reduced.count;
+  last_mean_.clear();
+  if (last_mean_.capacity() > 4 * last_count_) last_mean_.shrink_to_fit();
+  if (!memory_ || !collective_->keeps_residual()) return;
+  if (last_.empty() && last_count_ > 0) last_mean_.assign(sum.begin(), sum.end());
+  for (const std::uint32_t position : last_) last_mean_.push_back(sum[position]);
+}
+
+void Bucket::undo() {
   if (!memory_) return;
   memory_->undo_step();
-  if (collective_->keeps_residual() && last_count_ > 0) memory_->undo_sum(last_, mean);
+  if (!last_mean_.empty()) memory_->undo_sum(last_, last_mean_);
+}
+
+StepTrace Bucket::average(std::span<float> x) {
+  settled_ = {};
+  return traced(x.size(), [&] {
+    const Reduced reduced = dense().reduce({}, x, x.size(), x);
+    if (reduced.finite) divide_by_ranks(reduced, x);
+    return reduced;
+  });
 }
 
 void Bucket::save(State& state) {
@@ -221,7 +201,7 @@ void Bucket::clear_last(std::span<float> sum) {
   last_.clear();
 }
 
-void Bucket::average(const Reduced& reduced, std::span<float> sum) const {
+void Bucket::divide_by_ranks(const Reduced& reduced, std::span<float> sum) const {
   const auto ranks = static_cast<float>(channel_->size());
   if (ranks == 1) return;
   if (reduced.count == sum.size()) {

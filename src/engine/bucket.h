@@ -7,39 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe.h"
 #include "engine/state.h"
-#include "topknot/catalog.h"
 #include "topknot/trace.h"
 #include "topknot/transports.h"
 
 namespace topknot::engine {
-
-/// The parts of a scheme, each with its parameters: what a bucket is reduced with.
-struct Recipe {
-  Spec memory;
-  Spec compressor;
-  Spec collective;
-  Spec schedule = {"constant", {}};  ///< of the density; the bucket's owner follows it
-
-  /// The parts that the catalog's line for `scheme` names.
-  static Recipe of(std::string_view scheme);
-
-  /// The same for what is sent whole. Its memory is at work there too where it does more
-  /// than owe, as dgc's has the momentum; but not where it makes updates: an optimizer
-  /// behind the exchange of whole gradients is the dense optimizer itself.
-  Recipe whole() const;
-
-  /// The same where the gradient of all `coordinates` is to be no longer than `clip`. It is
-  /// clipped where the memory does so, on each of `ranks` before it joins what is owed: at
-  /// clip / sqrt(ranks), of which a bucket of `size` coordinates gets sqrt(size /
-  /// coordinates), so that the whole keeps the bound. 0 is no clipping. Throws ConfigError
-  /// for a memory that does not clip.
-  Recipe clipped(double clip, int ranks, std::uint64_t size,
-                 std::uint64_t coordinates) const;
-};
-
-/// Whether a memory clips the gradient itself, before it joins what is owed.
-bool clips(const Spec& memory);
 
 /// One rank's side of one bucket: its residual, its compressor, its collective and the
 /// channel it alone uses. Buckets with the same channel id meet over the ranks.
@@ -66,10 +39,14 @@ class Bucket {
   /// average_residuals().
   std::span<const std::uint32_t> settled() const noexcept { return settled_; }
 
-  /// The last step was finite here but is not to be applied: what it agreed on is owed
-  /// again, O(k) where that was sparse. `mean` is the whole of it. Where nothing can be owed
-  /// it is dropped.
-  void undo(std::span<const float> mean);
+  /// The last step was finite here but is not applied, on any rank. The memory becomes what
+  /// it was before, and the agreed mean joins the residual again: each of P ranks takes a
+  /// P-th of the sum, so that nothing is lost. O(k) where the sum was sparse. Where there is
+  /// no residual the mean is dropped.
+  void undo();
+
+  /// Replaces `x` with its mean over all ranks, by a dense sum. No memory takes part.
+  StepTrace average(std::span<float> x);
 
   /// `mean`, as long as the bucket, gets the mean of all ranks' residuals, by one dense sum;
   /// zeros where nothing can be left in a residual. The residual stays as it is: whoever
@@ -106,7 +83,8 @@ class Bucket {
                       double learning_rate);
   Collective& dense();
   void clear_last(std::span<float> sum);
-  void average(const Reduced& reduced, std::span<float> sum) const;
+  void divide_by_ranks(const Reduced& reduced, std::span<float> sum) const;
+  void keep_for_undo(const Reduced& reduced, std::span<const float> sum);
 
   const Layout layout_;
   std::shared_ptr<Traffic> traffic_;
@@ -116,6 +94,7 @@ class Bucket {
   std::unique_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
   std::size_t last_count_ = 0;       // how many there are; all, where last_ is empty
+  std::vector<float> last_mean_;     // what it wrote there, for undo()
   std::span<const std::uint32_t>
       settled_;            // of the last step, in the collective's memory
   bool reducing_ = false;  // a reduce has begun and has not returned

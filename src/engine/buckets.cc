@@ -38,8 +38,8 @@ BucketPlan make(const Layout& parameters, std::vector<std::size_t> taken, double
   return plan;
 }
 
-void fill(const Layout& parameters, const Group& group, std::uint64_t most, bool fused,
-          std::vector<BucketPlan>& plans) {
+void fill(const Layout& parameters, const DensityGroup& group, std::uint64_t most,
+          bool fused, std::vector<BucketPlan>& plans) {
   std::vector<std::size_t> taken;
   std::uint64_t size = 0;
   const auto close = [&] {
@@ -61,11 +61,11 @@ void fill(const Layout& parameters, const Group& group, std::uint64_t most, bool
 }  // namespace
 
 std::vector<BucketPlan> plan_buckets(const Layout& parameters,
-                                     const std::vector<Group>& groups, std::uint64_t cap,
-                                     bool fuse) {
+                                     const std::vector<DensityGroup>& groups,
+                                     std::uint64_t cap, bool fuse) {
   check(parameters);
   std::vector<BucketPlan> plans;
-  for (const Group& group : groups) {
+  for (const DensityGroup& group : groups) {
     const bool fused = fuse && group.density == 1;
     const std::uint64_t most = cap == 0 || fused
                                    ? kMostCoordinates

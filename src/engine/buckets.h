@@ -34,7 +34,7 @@ struct BucketPlan {
 /// the cap. Parameters without coordinates are in no bucket. Throws ConfigError for a
 /// parameter of 2^32 coordinates or more, or for two of one name.
 std::vector<BucketPlan> plan_buckets(const Layout& parameters,
-                                     const std::vector<Group>& groups, std::uint64_t cap,
-                                     bool fuse);
+                                     const std::vector<DensityGroup>& groups,
+                                     std::uint64_t cap, bool fuse);
 
 }  // namespace topknot::engine

@@ -38,6 +38,11 @@ void Pipeline::drain() {
   if (error_) std::rethrow_exception(error_);
 }
 
+bool Pipeline::idle() {
+  const std::scoped_lock lock(mutex_);
+  return tasks_.empty() && !busy_;
+}
+
 void Pipeline::run() {
   std::unique_lock lock(mutex_);
   for (;;) {

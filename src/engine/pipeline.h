@@ -30,6 +30,8 @@ class Pipeline {
   /// Waits until nothing is queued or under way. Rethrows what a task threw, this time and
   /// every later one. Throws ContractError when a task calls it, which would wait for itself.
   void drain();
+  /// Whether nothing is queued or under way.
+  bool idle();
 
  private:
   void run();

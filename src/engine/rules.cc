@@ -3,7 +3,9 @@
 
 #include <charconv>
 #include <map>
+#include <utility>
 
+#include "engine/recipe.h"
 #include "topknot/error.h"
 
 namespace topknot::engine {
@@ -51,19 +53,33 @@ Rule Rule::parse(std::string_view text) {
   return rule;
 }
 
-std::vector<Group> sort_by_density(const Layout& layout, const std::vector<Rule>& rules,
-                                   double density, bool dense_vectors) {
+Densities::Densities(const EngineOptions& options)
+    : density_(options.density), dense_vectors_(options.dense_vectors) {
+  for (const std::string& rule : options.rules) rules_.push_back(Rule::parse(rule));
+  if (Recipe::of(options).collective.name != "dense") return;
+  rules_.clear();
+  density_ = 1;
+}
+
+std::vector<DensityGroup> Densities::group(const Layout& layout) const {
   const auto density_of = [&](const TensorSlot& tensor) {
-    for (const Rule& rule : rules)
+    for (const Rule& rule : rules_)
       if (matches(rule.glob, tensor.name)) return rule.density;
-    return dense_vectors && tensor.shape.size() <= 1 ? 1.0 : density;
+    return dense_vectors_ && tensor.shape.size() <= 1 ? 1.0 : density_;
   };
   std::map<double, std::vector<std::size_t>> sorted;
   for (std::size_t i = 0; i < layout.tensors.size(); ++i)
     sorted[density_of(layout.tensors[i])].push_back(i);
-  std::vector<Group> groups;
-  for (auto& [share, tensors] : sorted) groups.push_back({share, std::move(tensors)});
+  std::vector<DensityGroup> groups;
+  for (auto& [density, tensors] : sorted) groups.push_back({density, std::move(tensors)});
   return groups;
+}
+
+std::vector<bool> Densities::sent_whole(const Layout& layout) const {
+  std::vector<bool> whole(layout.tensors.size());
+  for (const DensityGroup& group : group(layout))
+    for (const std::size_t i : group.tensors) whole[i] = group.density >= 1;
+  return whole;
 }
 
 }  // namespace topknot::engine

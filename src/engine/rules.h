@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "topknot/engine.h"
 #include "topknot/layout.h"
 
 namespace topknot::engine {
@@ -27,15 +28,34 @@ struct Rule {
 };
 
 /// Tensors that share a density, as positions in a Layout, in its order.
-struct Group {
+struct DensityGroup {
   double density = 1;
   std::vector<std::size_t> tensors;
 };
 
-/// Sorts tensors by density: by the first rule that matches; else tensors of one dimension,
-/// biases and norms, go dense where `dense_vectors`, being few and touchy; else by
-/// `density`. The dense group, if there is one, comes last.
-std::vector<Group> sort_by_density(const Layout& layout, const std::vector<Rule>& rules,
-                                   double density, bool dense_vectors = true);
+/// The densities that options give to tensors: by the first rule that matches; else tensors
+/// of one dimension, biases and norms, are sent whole where `dense_vectors`, since they are
+/// few and sensitive; else the options' density. With a dense collective all are sent whole.
+class Densities {
+ public:
+  /// Throws ConfigError for a rule that cannot be read.
+  explicit Densities(const EngineOptions& options);
+
+  /// The tensors of `layout`, by density in ascending order.
+  std::vector<DensityGroup> group(const Layout& layout) const;
+  /// Whether tensors of density 1 are sent by a dense sum of their own, beside others that are
+  /// sparse. Where density 1 is asked of all, the scheme's own collective reduces them.
+  bool sets_whole_apart() const noexcept { return density_ != 1; }
+  bool sends_whole(const DensityGroup& group) const noexcept {
+    return sets_whole_apart() && group.density == 1;
+  }
+  /// By tensor of `layout` whether all of it is sent on every step.
+  std::vector<bool> sent_whole(const Layout& layout) const;
+
+ private:
+  std::vector<Rule> rules_;
+  double density_;
+  bool dense_vectors_;
+};
 
 }  // namespace topknot::engine

@@ -88,6 +88,9 @@ void StateLoader::coordinates(std::string_view name, std::span<float> values) {
     const auto piece = values.subspan(tensor.offset, tensor.size());
     const std::string key = key_of(tensor.name, part_, name);
     const auto* saved = find<std::vector<float>>(state_, key);
+    // States of version 0.1.0 and before call the residual debt.
+    if (saved == nullptr && name == "residual")
+      saved = find<std::vector<float>>(state_, key_of(tensor.name, part_, "debt"));
     if (saved != nullptr && saved->size() != piece.size())
       throw ConfigError("The state has " + std::to_string(saved->size()) + " values at " +
                         key + " where the model has " + std::to_string(piece.size()) +

@@ -6,15 +6,10 @@
 namespace topknot {
 
 void Memory::undo_sum(std::span<const std::uint32_t> index, std::span<const float> mean) {
-  const std::span<float> owed = residual();
-  const auto add = [&](std::size_t i) {
-    const float sum = owed[i] + mean[i];
-    if (std::isfinite(sum)) owed[i] = sum;
-  };
-  if (index.empty()) {
-    for (std::size_t i = 0; i < owed.size(); ++i) add(i);
-  } else {
-    for (const std::uint32_t i : index) add(i);
+  const std::span<float> into = residual();
+  for (std::size_t j = 0; j < mean.size(); ++j) {
+    float& value = into[index.empty() ? j : index[j]];
+    if (std::isfinite(value + mean[j])) value += mean[j];
   }
 }
 

@@ -23,8 +23,8 @@ Layout model(const std::vector<std::uint64_t>& sizes) {
   return layout;
 }
 
-Group all_of(const Layout& layout, double density) {
-  Group group{density, Positions(layout.tensors.size())};
+DensityGroup all_of(const Layout& layout, double density) {
+  DensityGroup group{density, Positions(layout.tensors.size())};
   std::iota(group.tensors.begin(), group.tensors.end(), std::size_t{0});
   return group;
 }
@@ -52,7 +52,7 @@ TEST(PlanBuckets, MakesOneFlatVectorWithoutACap) {
 
 TEST(PlanBuckets, KeepsDensitiesApartAndFusesTheDenseGroupLast) {
   const Layout layout = model({10, 10, 10, 10, 10, 10});
-  const std::vector<Group> groups = {{0.01, {0, 3, 4}}, {0.1, {2}}, {1, {1, 5}}};
+  const std::vector<DensityGroup> groups = {{0.01, {0, 3, 4}}, {0.1, {2}}, {1, {1, 5}}};
   const auto plans = plan_buckets(layout, groups, 80, true);
   EXPECT_EQ(positions(plans), (std::vector<Positions>{{3, 4}, {2}, {0}, {1, 5}}));
   EXPECT_EQ(plans[1].density, 0.1);
@@ -93,7 +93,7 @@ TEST(PlanBuckets, RefusesWhatCannotBeKept) {
 TEST(PlanBuckets, PutsEveryParameterIntoOneBucketWithoutGaps) {
   EXPECT_TRUE(rc::check([] {
     Layout layout;
-    std::map<double, Group> groups;
+    std::map<double, DensityGroup> groups;
     const auto count = *rc::gen::inRange<std::size_t>(0, 20);
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -104,7 +104,7 @@ TEST(PlanBuckets, PutsEveryParameterIntoOneBucketWithoutGaps) {
       groups[density].tensors.push_back(i);
       total += size;
     }
-    std::vector<Group> list;
+    std::vector<DensityGroup> list;
     for (const auto& [density, group] : groups) list.push_back(group);
     const auto cap = *rc::gen::inRange<std::uint64_t>(0, 600);
     std::set<std::size_t> seen;

@@ -57,7 +57,7 @@ TEST(Rule, IsAGlobAndADensity) {
                        ", which is neither dense nor a density in (0, 1].");
 }
 
-TEST(SortByDensity, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {
+TEST(Densities, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {
   Layout layout;
   std::uint64_t offset = 0;
   const auto add = [&](std::string name, std::vector<std::uint64_t> shape) {
@@ -70,10 +70,7 @@ TEST(SortByDensity, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {
   add("norm.weight", {8});
   add("fc.weight", {10, 8});
   const auto groups =
-      sort_by_density(layout,
-                      {Rule::parse("embed.*=0.1"), Rule::parse("fc.weight=dense"),
-                       Rule::parse("*.w*=0.5")},
-                      0.01);
+      Densities({.rules = {"embed.*=0.1", "fc.weight=dense", "*.w*=0.5"}}).group(layout);
   ASSERT_EQ(groups.size(), 3U);
   EXPECT_EQ(groups[0].density, 0.1);
   EXPECT_EQ(groups[0].tensors, (std::vector<std::size_t>{2}));
@@ -82,14 +79,25 @@ TEST(SortByDensity, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {
   EXPECT_EQ(groups[2].density, 1);
   EXPECT_EQ(groups[2].tensors, (std::vector<std::size_t>{1, 4}));
 
-  const auto plain = sort_by_density(layout, {}, 0.01);
+  const auto plain = Densities(EngineOptions{}).group(layout);
   ASSERT_EQ(plain.size(), 2U);
   EXPECT_EQ(plain[0].tensors, (std::vector<std::size_t>{0, 2, 4}));
   EXPECT_EQ(plain[1].tensors, (std::vector<std::size_t>{1, 3}));
 
-  const auto alike = sort_by_density(layout, {}, 0.01, /*dense_vectors=*/false);
+  const auto alike = Densities({.dense_vectors = false}).group(layout);
   ASSERT_EQ(alike.size(), 1U);
   EXPECT_EQ(alike[0].tensors, (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(Densities, SendEverythingWholeWithADenseCollective) {
+  const Layout layout{{{"a", 0, {2, 2}}, {"b", 4, {2}}}};
+  const Densities dense({.scheme = "dense", .density = 0.01, .rules = {"a=0.5"}});
+  ASSERT_EQ(dense.group(layout).size(), 1U);
+  EXPECT_EQ(dense.group(layout)[0].density, 1);
+  EXPECT_FALSE(dense.sets_whole_apart());
+  EXPECT_EQ(dense.sent_whole(layout), (std::vector<bool>{true, true}));
+  EXPECT_EQ(Densities(EngineOptions{}).sent_whole(layout),
+            (std::vector<bool>{false, true}));
 }
 
 }  // namespace

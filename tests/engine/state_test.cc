@@ -82,5 +82,14 @@ TEST(State, RefusesAnotherModel) {
       "algorithm or version.");
 }
 
+TEST(State, OfVersion010CallsTheResidualDebt) {
+  State state;
+  std::vector<float> values(500, 7.0F);
+  StateSaver(state, two_tensors(), "memory").coordinates("debt", values);
+  std::vector<float> found(500);
+  StateLoader(state, two_tensors(), "memory").coordinates("residual", found);
+  EXPECT_EQ(found, values);
+}
+
 }  // namespace
 }  // namespace topknot::engine

@@ -196,10 +196,7 @@ TEST(EveryMemory, OwesTheMeanWhereItHasCoordinatesAndLeavesEveryOtherBit) {
     memory->residual()[1] = -0.0F;
     memory->residual()[4] = std::numeric_limits<float>::max();
     const std::vector<std::uint32_t> index = {2, 4};
-    std::vector<float> mean(kLength);
-    mean[2] = 1e9F;
-    mean[4] = std::numeric_limits<float>::max();
-    memory->undo_sum(index, mean);
+    memory->undo_sum(index, std::vector<float>{1e9F, std::numeric_limits<float>::max()});
     std::vector<float> expected = before;
     expected[1] = -0.0F;
     expected[2] = before[2] + 1e9F;

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/slot.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace topknot::engine {
+namespace {
+
+// In the layout of the part in place: another part's tensor, which is all zeros here.
+constexpr std::string_view kElsewhere = "@";
+
+std::string elsewhere(const std::string& name) {
+  std::string marked(kElsewhere);
+  marked += name;
+  return marked;
+}
+
+std::size_t size_of(const DensityGroup& group, const Layout& layout) {
+  std::size_t size = 0;
+  for (const std::size_t i : group.tensors) size += layout.tensors[i].size();
+  return size;
+}
+
+void add(StepTrace& total, const StepTrace& part) {
+  total.k_wanted += part.k_wanted;
+  total.k_selected += part.k_selected;
+  total.count += part.count;
+  total.finite &= part.finite;
+  total.sent_bytes += part.sent_bytes;
+  total.sent_messages += part.sent_messages;
+  total.select_seconds += part.select_seconds;
+  total.wait_seconds += part.wait_seconds;
+  total.seconds += part.seconds;
+  if (total.start == 0) total.start = part.start;
+}
+
+}  // namespace
+
+void Totals::add(const Totals& other) {
+  steps = std::max(steps, other.steps);
+  not_finite += other.not_finite;
+  coordinates += other.coordinates;
+  wanted += other.wanted;
+  agreed += other.agreed;
+  sent_bytes += other.sent_bytes;
+  sent_messages += other.sent_messages;
+  select_seconds += other.select_seconds;
+  wait_seconds += other.wait_seconds;
+  seconds += other.seconds;
+}
+
+Slot::Slot(Layout layout, const EngineOptions& options, std::uint64_t coordinates,
+           Transport& link, int& next_channel)
+    : layout_(std::move(layout)) {
+  check_length(layout_.size());
+  std::vector<DensityGroup> groups = Densities(options).group(layout_);
+  std::stable_sort(groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
+    return size_of(a, layout_) < size_of(b, layout_);
+  });
+  for (const DensityGroup& group : groups)
+    add_part(group, &group == &groups.back(), options, coordinates, link, next_channel);
+}
+
+void Slot::add_part(const DensityGroup& group, bool in_place,
+                    const EngineOptions& options, std::uint64_t coordinates,
+                    Transport& link, int& next_channel) {
+  Part part;
+  Layout own;
+  if (in_place) {
+    own = layout_;
+    for (TensorSlot& tensor : own.tensors) tensor.name = elsewhere(tensor.name);
+  }
+  for (const std::size_t i : group.tensors) {
+    const TensorSlot& tensor = layout_.tensors[i];
+    part.pieces.push_back({tensor.offset, tensor.size()});
+    if (in_place) {
+      own.tensors[i].name = tensor.name;
+    } else {
+      own.tensors.push_back({tensor.name, part.size, tensor.shape});
+    }
+    part.size += tensor.size();
+  }
+  if (!in_place) part.apart.resize(part.size);
+  const Recipe recipe = Recipe::of(options);
+  part.schedule = make_schedule(recipe.schedule, group.density, options.steps_per_epoch);
+  part.bucket = std::make_unique<Bucket>(
+      own,
+      (Densities(options).sends_whole(group) ? recipe.whole() : recipe)
+          .clipped(options.clip, link.size(), part.size, coordinates),
+      link, next_channel++);
+  parts_.push_back(std::move(part));
+}
+
+// Hands each part its own tensors: those of the part in place where they are, in a vector in
+// which the others are zeros.
+template <typename Exchange>
+StepTrace Slot::in_parts(std::span<float> x, Exchange exchange) {
+  for (Part& part : parts_) {
+    std::size_t at = 0;
+    part.stepped = false;
+    if (part.apart.empty()) continue;
+    for (const Piece& piece : part.pieces) {
+      const auto from = x.subspan(piece.offset, piece.size);
+      std::copy(from.begin(), from.end(), part.apart.begin() + at);
+      std::fill(from.begin(), from.end(), 0.0F);
+      at += piece.size;
+    }
+  }
+  StepTrace total;
+  for (Part& part : parts_)
+    add(total,
+        exchange(part, part.apart.empty() ? x : std::span<float>(part.apart), total));
+  count(total);
+  for (const Part& part : parts_) {
+    std::size_t at = 0;
+    if (part.apart.empty()) continue;
+    for (const Piece& piece : part.pieces) {
+      std::copy_n(part.apart.begin() + at, piece.size, x.begin() + piece.offset);
+      at += piece.size;
+    }
+  }
+  return total;
+}
+
+StepTrace Slot::step(std::span<float> x, std::uint64_t step, double learning_rate) {
+  const StepTrace trace =
+      in_parts(x, [&](Part& part, std::span<float> own, const StepTrace& so_far) {
+        return so_far.finite ? step_part(part, own, step, learning_rate) : StepTrace();
+      });
+  ++totals_.steps;
+  totals_.not_finite += trace.finite ? 0 : 1;
+  return trace;
+}
+
+StepTrace Slot::step_part(Part& part, std::span<float> own, std::uint64_t step,
+                          double learning_rate) {
+  const double density = part.schedule->density(step);
+  // The bucket in place is longer than its part: all of it is all of the part.
+  const std::uint64_t k = density >= 1 ? own.size() : coordinates_for(part.size, density);
+  StepTrace trace = part.bucket->step(own, k, own, learning_rate, density);
+  part.stepped = trace.finite;
+  trace.k_wanted = std::min<std::uint64_t>(trace.k_wanted, part.size);
+  trace.count = std::min<std::uint64_t>(trace.count, part.size);
+  totals_.coordinates += part.size;
+  totals_.wanted += trace.k_wanted;
+  totals_.agreed += trace.count;
+  return trace;
+}
+
+StepTrace Slot::step_whole(std::span<float> x) {
+  const StepTrace trace =
+      in_parts(x, [&](Part& part, std::span<float> own, const StepTrace&) {
+        totals_.coordinates += part.size;
+        totals_.wanted += part.size;
+        totals_.agreed += part.size;
+        return part.bucket->average(own);
+      });
+  ++totals_.steps;
+  totals_.not_finite += trace.finite ? 0 : 1;
+  return trace;
+}
+
+StepTrace Slot::leave_out(std::uint64_t step) {
+  StepTrace trace;
+  for (Part& part : parts_) {
+    part.stepped = false;
+    trace.k_wanted += coordinates_for(part.size, part.schedule->density(step));
+  }
+  trace.finite = false;
+  ++totals_.steps;
+  ++totals_.not_finite;
+  return trace;
+}
+
+void Slot::undo() {
+  for (Part& part : parts_) {
+    if (part.stepped) part.bucket->undo();
+    part.stepped = false;
+  }
+}
+
+StepTrace Slot::average_residuals(std::span<float> x) {
+  return in_parts(x, [](Part& part, std::span<float> own, const StepTrace&) {
+    return part.bucket->average_residuals(own);
+  });
+}
+
+void Slot::clear_residuals() {
+  for (Part& part : parts_) part.bucket->clear_residual();
+}
+
+std::vector<std::int64_t> Slot::settled() const {
+  std::vector<std::int64_t> positions;
+  for (const Part& part : parts_) {
+    const auto list = part.bucket->settled();
+    std::vector<std::uint32_t> own(list.begin(), list.end());
+    std::sort(own.begin(), own.end());
+    auto next = own.begin();
+    std::size_t apart_to = 0;
+    for (const Piece& piece : part.pieces) {
+      const std::size_t start = part.apart.empty() ? piece.offset : apart_to;
+      apart_to += piece.size;
+      next = std::lower_bound(next, own.end(), start);
+      for (; next != own.end() && *next < start + piece.size; ++next)
+        positions.push_back(static_cast<std::int64_t>(piece.offset + (*next - start)));
+    }
+  }
+  std::sort(positions.begin(), positions.end());
+  return positions;
+}
+
+void Slot::count(const StepTrace& trace) {
+  totals_.sent_bytes += trace.sent_bytes;
+  totals_.sent_messages += trace.sent_messages;
+  totals_.select_seconds += trace.select_seconds;
+  totals_.wait_seconds += trace.wait_seconds;
+  totals_.seconds += trace.seconds;
+}
+
+// What the part in place would save for the tensors of others is zeros.
+void Slot::save(State& state) {
+  for (Part& part : parts_) part.bucket->save(state);
+  std::erase_if(state.values, [](const auto& entry) {
+    return entry.first.starts_with(kElsewhere) &&
+           std::holds_alternative<std::vector<float>>(entry.second);
+  });
+}
+
+void Slot::load(const State& state) {
+  for (Part& part : parts_) part.bucket->load(state);
+}
+
+std::uint64_t Slot::memory_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Part& part : parts_) bytes += part.bucket->memory_bytes();
+  return bytes;
+}
+
+}  // namespace topknot::engine
