@@ -71,7 +71,7 @@ class EveryCollective : public ::testing::TestWithParam<std::tuple<std::string, 
 
 TEST_P(EveryCollective, AgreesOnTheSumAndLosesNothing) { hold(awkward_cases("")); }
 
-TEST_P(EveryCollective, LosesNothingInAnyCodingAndOwesWhatRoundingTakesOff) {
+TEST_P(EveryCollective, LosesNothingInAnyCodingAndKeepsTheErrorsOfRounding) {
   std::vector<Case> cases;
   for (const char* parameters : {":coding=plain", ":coding=bitmap", ":values=bf16",
                                  ":values=i8", ":values=i2", ":coding=plain,values=bf16"})

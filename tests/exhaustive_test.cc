@@ -19,14 +19,14 @@ namespace {
 
 constexpr float kAlphabet[] = {0, 1, -1, 2};
 
-/// The digits of `code` in base 4, as letters.
+/// The digits of `code` in base 4, as values of kAlphabet.
 std::vector<float> word(std::size_t code, std::size_t length) {
-  std::vector<float> letters(length);
-  for (float& letter : letters) {
-    letter = kAlphabet[code % 4];
+  std::vector<float> values(length);
+  for (float& value : values) {
+    value = kAlphabet[code % 4];
     code /= 4;
   }
-  return letters;
+  return values;
 }
 
 std::size_t power(std::size_t base, std::size_t exponent) {
@@ -59,44 +59,44 @@ std::optional<std::string> violation(const Promise& promised,
   // So late that no collective is in its first steps.
   Agreed agreed{k, 1 << 20, words, outcomes[0].settled, outcomes[0].sum};
   for (std::size_t i = 0; i < words[0].size(); ++i) {
-    float owed = 0;
+    float folded = 0;
     float accounted = outcomes[0].sum[i];
     for (std::size_t r = 0; r < words.size(); ++r) {
       if (outcomes[r].sum[i] != outcomes[0].sum[i]) return "the ranks disagree";
-      owed += words[r][i];
+      folded += words[r][i];
       accounted += outcomes[r].residual[i];
       if (outcomes[r].settled[i]) agreed.settled[i] = true;
     }
-    if (accounted != owed) return "something is lost";
+    if (accounted != folded) return "something is lost";
   }
   return shortfall(promised, agreed);
 }
 
 void hold_all_words(const std::string& name, std::size_t ranks, std::size_t n) {
   const std::size_t count = power(4, ranks * n);
-  const auto letters = [&](std::size_t code, std::size_t rank) {
+  const auto word_of = [&](std::size_t code, std::size_t rank) {
     return word(code / power(power(4, n), rank), n);
   };
   // Each rank writes what it has of all words; they are compared when all are done.
   std::vector<std::vector<Outcome>> outcomes(ranks);
-  const Spec compressor = Spec::parse(default_compressor(name));
+  const Spec selection = Spec::parse(default_compressor(name));
   run(static_cast<int>(ranks), [&](Transport& link) {
     const auto rank = static_cast<std::size_t>(link.rank());
     const Layout layout = Layout::flat(n);
     for (std::size_t k = 0; k <= n + 1; ++k) {
       const auto channel = link.channel(static_cast<int>(k));
-      const auto compressor = make_compressor(compressor, layout);
+      const auto compressor = make_compressor(selection, layout);
       const auto made = make_collective(Spec::parse(name), *channel, *compressor, layout);
       for (std::size_t code = 0; code < count; ++code)
-        outcomes[rank].push_back(reduce(*made, letters(code, rank), k));
+        outcomes[rank].push_back(reduce(*made, word_of(code, rank), k));
     }
   });
-  const Promise promised = promise_of(Spec::parse(name), compressor);
+  const Promise promised = promise_of(Spec::parse(name), selection);
   for (std::size_t at = 0; at < outcomes[0].size(); ++at) {
     std::vector<std::vector<float>> words;
     std::vector<Outcome> by_rank;
     for (std::size_t r = 0; r < ranks; ++r) {
-      words.push_back(letters(at % count, r));
+      words.push_back(word_of(at % count, r));
       by_rank.push_back(std::move(outcomes[r][at]));
     }
     const auto wrong = violation(promised, words, at / count, by_rank);

@@ -41,7 +41,7 @@ std::vector<std::vector<T>> gather(Transport& link, const std::vector<T>& mine) 
   return all;
 }
 
-/// Nobody leaves before everyone has come.
+/// A barrier: no rank returns before all ranks have called it.
 void meet(Transport& link) {
   gather(link, std::vector<char>(1));
   std::vector<std::byte> word(1);
@@ -50,7 +50,7 @@ void meet(Transport& link) {
 }
 
 /// Where several collectives are compared, those that cannot use the compressor asked for
-/// go on with their own; one alone is refused it.
+/// use their own; where one alone is measured, it is refused.
 engine::Recipe recipe(const Options& options, const std::string& collective) {
   const Spec spec = Spec::parse(collective);
   const Spec own = Spec::parse(default_compressor(spec.name));
@@ -65,16 +65,16 @@ engine::Recipe recipe(const Options& options, const std::string& collective) {
   return {{"residual", {}}, with_shared(asked, spec), spec};
 }
 
-/// The law on integer-valued gradients, for which == may be used: what all ranks together no
-/// longer owe is the sum. The row is right at rank 0.
+/// The law on integer-valued gradients, for which == may be used: summed over the ranks,
+/// residual before + gradient - residual after is the sum. The row is right at rank 0.
 void check_law(Transport& link, const Options& options, const std::string& collective,
                int channel, Row& row) {
   const std::size_t n = options.problem.n;
   const Layout layout = options.gradients.layout_or(Layout::flat(n));
   const engine::Recipe parts = recipe(options, collective);
-  const auto lane = link.channel(channel);
+  const auto own = link.channel(channel);
   const auto compressor = make_compressor(parts.compressor, layout);
-  const auto made = make_collective(parts.collective, *lane, *compressor, layout);
+  const auto made = make_collective(parts.collective, *own, *compressor, layout);
   Params plain;
   const auto audit = link.channel(channel + 1);
   collective::MessageChannel auditor(*audit, "audit", plain);
@@ -104,7 +104,7 @@ void check_law(Transport& link, const Options& options, const std::string& colle
   }
 }
 
-/// What one rank measured in one step, as it travels to rank 0.
+/// What one rank measured in one step, as it is sent to rank 0.
 struct Measured {
   double seconds;
   double select_seconds;
@@ -179,7 +179,7 @@ std::vector<Row> run_rank(Transport& link, const Options& options,
   const auto gradients =
       options.gradients.of_rank(link.rank(), options.problem.n, options.correlation);
   int channel = 0;
-  // What to beat is the faster of our ring and the transport's own allreduce.
+  // The baseline is the faster of our ring and the transport's own allreduce.
   double dense_seconds = std::numeric_limits<double>::infinity();
   for (const char* dense : {"dense", "dense:via=native"}) {
     Row row;

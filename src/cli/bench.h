@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the benchmarks share: their options, gradients to work on, medians, and a bar that
-// shows a person how far it is.
+// What the benchmarks share: their options, gradients to work on, medians, and a progress
+// bar.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -41,8 +41,7 @@ std::vector<std::string> expand(const std::vector<std::string>& given,
 /// rest of this one's own.
 void fill_gradient(std::span<float> x, int rank, int which, double correlation);
 
-/// What stands for a model: a matrix of 4096 rows, and what does not fill one more column
-/// as a vector behind it.
+/// A layout like a model's: a matrix of 4096 rows, and the rest as a vector behind it.
 Layout bench_layout(std::uint64_t n);
 
 double median(std::vector<double> times);

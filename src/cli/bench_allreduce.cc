@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bench allreduce: what it takes from the command line and what it prints. nccl-tests'
-// columns come first and unchanged, so that what reads those reads this; docs/benchmarks.md
-// defines every column.
+// bench allreduce: its options and what it prints. nccl-tests' columns come first and
+// unchanged, so that programs which read those can read this; docs/benchmarks.md defines
+// every column.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -68,7 +68,7 @@ class Workbench {
     core::erase(sent.index, residual);
   }
 
-  /// What is owed when a step begins: without memory nothing.
+  /// Before a step: without memory the residual is zero.
   void forget(std::span<float> residual) const {
     if (!remembers_) std::ranges::fill(residual, 0.0F);
   }
@@ -196,7 +196,7 @@ Json run_select(Options& options) {
   options.problem.check();
   const std::vector<std::string> names = expand(options.compressors, all_compressors());
   for (const std::string& name : names)
-    make_local(name, bench_layout(1));  // a bad name ends it before the work
+    make_local(name, bench_layout(1));  // throws for a bad name before the work
   const Workbench bench(options);
   std::vector<float> twin = bench.settled();
   Times times;

@@ -23,7 +23,7 @@ using core::Values;
 
 constexpr Coding kCodings[] = {Coding::automatic, Coding::plain,  Coding::delta,
                                Coding::rice,      Coding::bitmap, Coding::dense};
-constexpr double kSlowest = 1.0;  // GB/s; what is slower is listed only when asked for
+constexpr double kSlowest = 1.0;  // GB/s; a slower coding is listed only when asked for
 
 struct Options {
   Problem problem;
@@ -81,7 +81,7 @@ Json measure(const Sparse& pairs, const Options& options, Format format) {
   }
   if (back.index != pairs.index || (format.values == Values::f32 && back != pairs))
     throw ContractError(
-        fmt::format("{} did not give back what went in", name(format.coding)));
+        fmt::format("{} did not decode to what was encoded", name(format.coding)));
   const auto count = static_cast<double>(pairs.size());
   const double plain_gb = count * 8 / 1e9;
   return {{"coding", name(format.coding)},

@@ -34,7 +34,7 @@ std::vector<T> receive(Transport& link, int from, std::size_t most) {
   return values;
 }
 
-/// Answers each of a rank's questions with the time.
+/// Answers each request of a rank with the time.
 void tell_time(Transport& link, int rank) {
   for (int trip = 0; trip < kTrips; ++trip) {
     receive<double>(link, rank, 1);
@@ -106,7 +106,7 @@ void TraceSpans::keep(const TraceSpan& span) {
 void TraceSpans::add(const train::StepRecord& record) {
   const StepReport& report = record.report;
   keep({TraceSpan::compute, 0, record.step, report.start, record.compute_seconds, 0});
-  // Whoever waits for the last bucket stands in finish(), which is the step's end.
+  // The wait for the last bucket is in finish(), at the end of the step.
   keep({TraceSpan::wait, 0, record.step,
         report.start + report.seconds - report.exposed_seconds, report.exposed_seconds,
         0});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// trace.json: when every rank computed, when it exchanged which bucket and when it stood
-// waiting, for chrome://tracing and ui.perfetto.dev.
+// trace.json: when every rank computed, when it exchanged which bucket and when it waited,
+// for chrome://tracing and ui.perfetto.dev.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace topknot::cli {
 
 class Gradients {
  public:
-  /// Adds --gradients, after the options that it makes senseless.
+  /// Adds --gradients, after the options that cannot be given with it.
   void add_to(CLI::App& command);
 
   /// Reads the file, if one was given, and takes the length of `problem` from it. Throws

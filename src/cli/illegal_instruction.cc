@@ -12,10 +12,9 @@ namespace {
 
 constexpr std::string_view kSentence =
     "topknot: The processor does not grant an instruction that it announces, and torch "
-    "has "
-    "used it: set ONEDNN_MAX_CPU_ISA=AVX2 in the environment and run this again.\n";
+    "has used it: set ONEDNN_MAX_CPU_ISA=AVX2 in the environment and run this again.\n";
 
-// Of the threads that come here one speaks, and then dies of the signal as ever.
+// One of the threads that get here prints the sentence, and then dies of the signal.
 void say_and_die(int number) {
   static std::atomic_flag said;
   while (said.test_and_set()) pause();

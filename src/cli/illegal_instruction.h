@@ -3,8 +3,8 @@
 
 namespace topknot::cli {
 
-/// From now on a SIGILL that ends the process says first what may be done about it. A virtual
-/// machine may announce instructions that it does not grant, and torch believes it.
+/// From now on the process prints what to set before it dies of SIGILL. A virtual machine may
+/// announce instructions that it does not grant, and torch uses them.
 void explain_illegal_instructions();
 
 }  // namespace topknot::cli

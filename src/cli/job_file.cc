@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the tests and `topknot data` look for data sets; --data is what the job is told by.
+// Where the tests and `topknot data` look for data sets; a job is told by --data.
 constexpr std::string_view kNotFromEnvironment = "data";
 
 std::string place(const fs::path& file, const toml::source_region& source) {
@@ -141,8 +141,8 @@ void read_environment(train::Job& job) {
   for (const train::Key& key : train::keys()) {
     if (key.name == kNotFromEnvironment) continue;
     std::string variable = "TOPKNOT_";
-    for (const char letter : key.name)
-      variable += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    for (const char one : key.name)
+      variable += static_cast<char>(std::toupper(static_cast<unsigned char>(one)));
     const char* const value = std::getenv(variable.c_str());
     if (value == nullptr) continue;
     try {

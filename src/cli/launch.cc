@@ -34,7 +34,7 @@ std::optional<int> launched_size() {
   const std::exception_ptr cause = std::current_exception();
   const int exit_code = report(cause, "rank " + std::to_string(rank));
   std::fflush(nullptr);
-  // A lost peer or a disagreement is known to all ranks by now: let each of them say so.
+  // All ranks know of a lost peer or a disagreement by now: each of them may print it.
   if (blames_a_peer(cause)) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   end_mpi_job(exit_code);
   std::_Exit(exit_code);
@@ -72,7 +72,7 @@ void run_threads(int workers, const LinkOptions& options,
                  const std::function<void(Transport&)>& rank_main) {
   auto links = make_inproc(workers, options);
   std::mutex mutex;
-  std::exception_ptr cause;  // the others only complain that somebody left
+  std::exception_ptr cause;  // other ranks only report that a rank has left
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < links.size(); ++rank)
     threads.emplace_back([&, rank] {

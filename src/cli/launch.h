@@ -19,9 +19,9 @@ struct Launch {
 bool under_launcher();
 
 /// Calls `rank_main` once a rank: on `workers` threads (else `fallback` of them), or once
-/// in this process when a launcher (mpirun, srun) started it. What a thread throws comes out
-/// of here, a cause before what others make of it; where a process of several throws, the
-/// cause is printed and the job ends with its exit code. Throws ConfigError when a launcher's
+/// in this process when a launcher (mpirun, srun) started it. Throws what a thread threw: the
+/// cause rather than an error that followed from it. Where one of several processes throws,
+/// the cause is printed and the job ends with its exit code. Throws ConfigError when a launcher's
 /// processes cannot see one another.
 void run_ranks(const Launch& launch, int fallback,
                const std::function<void(Transport&)>& rank_main);

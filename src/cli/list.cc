@@ -103,7 +103,8 @@ void print_catalog(const Json& all) {
   print_schemes(all["schemes"]);
   print_lines("Collectives: how ranks agree on the sum", all["collectives"]);
   print_lines("Compressors: which coordinates are worth sending", all["compressors"]);
-  print_lines("Memories: what becomes of the rest", all["memories"]);
+  print_lines("Memories: what a rank keeps of the coordinates that were not sent",
+              all["memories"]);
   fmt::print("Transports: ");
   for (const Json& one : all["transports"]) fmt::print("{} ", one.get<std::string>());
   fmt::print("\nParameters are given as name:key=value,key=value\n");
@@ -114,7 +115,7 @@ void print_catalog(const Json& all) {
 void add_list(CLI::App& app, int&) {
   auto json = std::make_shared<bool>(false);
   CLI::App* list =
-      app.add_subcommand("list", "Everything there is, by name, with parameters");
+      app.add_subcommand("list", "All algorithms by name, with their parameters");
   list->add_flag("--json", *json, "Print one JSON object");
   list->callback([json] {
     const Json all = catalog();

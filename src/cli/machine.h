@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run says of where it was run.
+// The machine and the versions, as a run records them.
 #pragma once
 
 #include <cstdint>

@@ -17,11 +17,11 @@ struct RecordFlags {
   std::string ranks;  // "0,2"; empty: all
 
   void add_to(CLI::App& command);
-  /// Throws ConfigError for a list that is none, or one without the file.
+  /// Throws ConfigError for a list that cannot be read, or one without the file.
   train::RecordOptions options() const;
 };
 
-/// What became of the recording, in a sentence; empty when nothing was to be recorded.
+/// The result of the recording, in a sentence; empty when nothing was to be recorded.
 std::string about_record(const RecordFlags& flags, const train::Outcome& outcome);
 
 }  // namespace topknot::cli

@@ -11,7 +11,8 @@ namespace topknot::cli {
 /// Prints `sentence` as one line of standard error and returns `exit_code`.
 int complain(const std::string& sentence, int exit_code);
 
-/// Prints what `error` says, after `who` says so if anybody, and returns its exit code.
+/// Prints the sentence of `error`, behind `who` unless that is empty, and returns its exit
+/// code.
 int report(const std::exception_ptr& error, const std::string& who = {});
 
 /// Whether `error` only says that another rank is lost or has left.

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
                                  std::strerror(errno)));
 }
 
-/// Whatever a loss may be, a line is JSON: NaN and infinity become null, other letters ?.
+/// A line is JSON whatever the loss is: NaN and infinity become null, invalid UTF-8 becomes ?.
 std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -41,7 +41,7 @@ Json read_json(const fs::path& path) {
   return Json::parse(stream, nullptr, /*allow_exceptions=*/false);
 }
 
-/// Gives the sentence of a file system's refusal the kind that we throw.
+/// Turns an error of the file system into a StorageError.
 template <typename Work>
 void on_disk(const Work& work) {
   try {

@@ -5,7 +5,7 @@
 //     run.json       configuration, machine, versions; there once training has begun
 //     steps.jsonl    a line for each step, flushed
 //     epochs.jsonl   a line for each epoch, flushed
-//     result.json    what the run came to; there once it has ended
+//     result.json    the results of the run; there once it has ended
 //     checkpoints/   the trainer's
 #pragma once
 
@@ -51,7 +51,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
   /// Training begins, with `first_step`: writes run.json and clears or cuts the rest. Of
-  /// the run that is gone on with it keeps "started", and lists this one in "resumed".
+  /// a run that is resumed it keeps "started", and lists this one in "resumed".
   void begin(Json run, std::uint64_t first_step);
   void add_step(const Json& line) { steps_->add(line); }
   void add_epoch(const Json& line) { epochs_->add(line); }

@@ -175,7 +175,7 @@ void RunLog::on_start(const train::Start& start) {
       job_.scheme == "dense" ? "" : fmt::format(" at density {}", job_.density)));
   for (const std::string& remark : start.notices) plain_line(remark);
   if (start.first_step > 0)
-    plain_line(fmt::format("going on from step {} of {}", start.first_step, start.steps));
+    plain_line(fmt::format("resuming from step {} of {}", start.first_step, start.steps));
 }
 
 void RunLog::plain_line(const std::string& line) {
@@ -233,7 +233,7 @@ void RunLog::on_checkpoint(std::uint64_t, double seconds) {
 }
 
 void RunLog::on_checkpoint_failed(const std::string& sentence) {
-  plain_line("A checkpoint was not saved, training goes on: " + sentence);
+  plain_line("A checkpoint was not saved, training continues: " + sentence);
 }
 
 std::string RunLog::summary(const train::Outcome& outcome) const {

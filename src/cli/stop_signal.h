@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The signals by which a scheduler or a person asks a run to save and leave.
+// The signals by which a scheduler or a person asks a run to save and stop.
 #pragma once
 
 namespace topknot::cli {
 
-/// From now on USR1, TERM and INT ask to leave rather than end the process; a second INT
+/// From now on USR1, TERM and INT ask to stop rather than end the process; a second INT
 /// ends it.
 void listen_for_leave();
 

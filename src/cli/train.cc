@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// train: one job, from its file to its summary. The training itself is train/'s, and only
-// where there is torch; all else that the command does it does without.
+// train: one job, from its file to its summary. The training itself is in train/ and needs
+// torch; --list and --keys work without it.
 #include <fmt/core.h>
 
 #include <atomic>
@@ -66,7 +66,7 @@ constexpr const char* kTorchVersion = TOPKNOT_TORCH_VERSION;
 constexpr const char* kTorchVersion = "";
 #endif
 
-/// The job as everybody has had a say in it, and the workers that the command line wants.
+/// The job from file, environment and flags, and the workers that the command line wants.
 struct Plan {
   train::Job job;
   std::optional<int> workers;
@@ -88,8 +88,7 @@ Plan make_plan(const Options& options) {
 
 void check_flags(const Options& options) {
   if (options.resume && options.overwrite)
-    throw ConfigError(
-        "--resume goes on with a run and --overwrite replaces it; give one.");
+    throw ConfigError("--resume continues a run and --overwrite replaces it; give one.");
   if (!options.out.empty()) return;
   for (const auto& [given, name] : {std::pair(options.resume, "--resume"),
                                     {options.overwrite, "--overwrite"},
@@ -99,7 +98,7 @@ void check_flags(const Options& options) {
       throw ConfigError(fmt::format("{} needs --out DIR, the folder of the run.", name));
 }
 
-/// What one rank hears: the log on rank 0 and the trace on all.
+/// Passes a rank's events on: to the log on rank 0, to the trace on all.
 class FanoutObserver final : public train::Observer {
  public:
   FanoutObserver(RunLog* log, TraceSpans* trace) : log_(log), trace_(trace) {}
@@ -126,8 +125,8 @@ class FanoutObserver final : public train::Observer {
   TraceSpans* trace_;
 };
 
-/// Rank 0 does `work`; what it throws ends the others without a word of their own. Returns
-/// whether this rank is to go on.
+/// Rank 0 does `work`. Where that throws, the others print nothing and end. Returns whether
+/// this rank is to continue.
 template <typename Work>
 bool first_on_rank_0(Transport& link, const Work& work) {
   const auto tell = [&](std::byte word) {
@@ -169,12 +168,12 @@ void print_end(const Options& options, const train::Job& job, const RunLog& log,
   if (!outcome.left_early) return;
   fmt::print(
       stderr,
-      "topknot: Asked to leave, the run saved itself after step {}; `topknot train "
-      "{} --out {} --resume` goes on with it.\n",
+      "topknot: Asked to stop, the run saved a checkpoint after step {}; `topknot train "
+      "{} --out {} --resume` continues it.\n",
       outcome.steps, options.job, options.out);
 }
 
-/// All ranks have the same to say: rank 0 does.
+/// All ranks have the same sentences: rank 0 prints them.
 int complain_once(const Transport& link, const std::vector<std::string>& sentences,
                   int exit_code) {
   std::string text;
@@ -194,7 +193,7 @@ void require_equal_start(Transport& world, const Options& options,
   train::Comparison(world, kChannel).require_equal(fields);
 }
 
-/// One rank's part, from the first word to the last. Returns the exit code.
+/// One rank's part, from start to end. Returns the exit code.
 int train_rank(Transport& world, const Options& options, train::Job job, bool processes) {
   constexpr int kOwnChannel = 1000;
   const auto link = world.channel(kOwnChannel);
@@ -250,10 +249,10 @@ int run_rank(Transport& world, const Options& options, const train::Job& job,
 
 int run(const Options& options) {
   check_flags(options);
-  options.record.options();  // a bad list ends it before the work
+  options.record.options();  // throws for a bad list before the work
   const Plan plan = make_plan(options);
   explain_illegal_instructions();
-  // Without a folder there is nowhere to save to, and a signal ends the run as ever.
+  // Without a folder there is nowhere to save to, and a signal ends the process.
   if (!options.out.empty()) listen_for_leave();
   Launch launch;
   launch.workers = plan.workers;
@@ -270,8 +269,7 @@ int run(const Options& options) {
 int run(const Options&) {
   throw ConfigError(
       "This topknot was built without torch, so it cannot train: install it (`pip "
-      "install "
-      "torch`, or let scripts/setup do so) and build again.");
+      "install torch`, or let scripts/setup do so) and build again.");
 }
 
 #endif
@@ -348,7 +346,7 @@ void add_options(CLI::App& command, Options& options) {
           "What a step that is not finite does: abort the run, or skip");
   command.add_option("--set", options.settings, "key=value ...: any key of --keys");
   command.add_option("--out", options.out, "Folder for logs and checkpoints");
-  command.add_flag("--resume", options.resume, "Go on with the run in --out");
+  command.add_flag("--resume", options.resume, "Continue the run in --out");
   command.add_flag("--overwrite", options.overwrite, "Replace the run in --out");
   command.add_flag("--tensorboard", options.tensorboard, "Leave event files in --out");
   command.add_flag("--trace", options.trace, "Leave trace.json in --out, for Perfetto");
@@ -363,7 +361,7 @@ void add_options(CLI::App& command, Options& options) {
 void add_train(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "train", "Train a job, on threads or under mpirun; docs/train.md has it all");
+      "train", "Train a job, on threads or under mpirun; docs/train.md has the details");
   add_options(*command, *options);
   command->callback([options, command, &exit_code] {
     if (options->list) return print_jobs();

@@ -68,7 +68,7 @@ class Bucket {
   /// The bytes kept for its coordinates from step to step.
   std::uint64_t memory_bytes() const { return memory_ ? memory_->bytes() : 0; }
 
-  /// What this rank owes.
+  /// This rank's residual; empty where there is none.
   std::span<const float> residual() const {
     return memory_ ? memory_->residual() : std::span<float>();
   }

@@ -15,7 +15,7 @@ void check(const Layout& parameters) {
   for (const TensorSlot& tensor : parameters.tensors) {
     if (!names.insert(tensor.name).second)
       throw ConfigError("Two parameters are called " + tensor.name +
-                        "; what is owed is kept by name, so names must differ.");
+                        "; residuals are kept by name, so names must differ.");
     if (tensor.size() > kMostCoordinates)
       throw ConfigError("The parameter " + tensor.name + " has " +
                         std::to_string(tensor.size()) + " coordinates; at most " +

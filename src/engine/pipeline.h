@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The communication thread: tasks in the order they were handed in, one after the other, while
-// whoever handed them in goes on. Ranks that hand in the same tasks in the same order meet in
-// the same order, which is all that keeps several buckets from waiting for each other.
+// The communication thread runs tasks one after the other, in the order of submission, while
+// the submitter computes. All ranks submit the same tasks in the same order, so that no two
+// buckets wait for each other.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +23,8 @@ class Pipeline {
   Pipeline& operator=(const Pipeline&) = delete;
 
   /// Queues `task`; from any thread, a task's own among them. When a task throws, those
-  /// behind it are destroyed without having run, and so is all that is handed in later: a
-  /// task that others wait for catches for itself what it can meet with.
+  /// behind it are destroyed without having run, and so is every later one: a task that
+  /// others wait for must catch its own errors.
   void submit(std::function<void()> task);
 
   /// Waits until nothing is queued or under way. Rethrows what a task threw, this time and

@@ -10,7 +10,7 @@
 
 namespace topknot::engine {
 
-// On a mismatch goes back to the last star and lets it stand for one letter more.
+// On a mismatch goes back to the last star and lets it stand for one more character.
 bool matches(std::string_view glob, std::string_view name) {
   std::size_t g = 0;
   std::size_t n = 0;
@@ -39,7 +39,7 @@ Rule Rule::parse(std::string_view text) {
   if (equals == std::string_view::npos || equals == 0)
     throw ConfigError(
         "A rule is written name=dense or name=0.05, with * in the name for any "
-        "letters; \"" +
+        "characters; \"" +
         std::string(text) + "\" is not.");
   Rule rule;
   rule.glob = text.substr(0, equals);

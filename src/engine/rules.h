@@ -14,11 +14,11 @@
 
 namespace topknot::engine {
 
-/// Whether `name` matches `glob`, in which * stands for any letters, dots among them, and ?
-/// for one. Takes time in the product of the lengths at worst.
+/// Whether `name` matches `glob`, in which * stands for any characters, dots among them, and
+/// ? for one. Takes time in the product of the lengths at worst.
 bool matches(std::string_view glob, std::string_view name);
 
-/// What becomes of the tensors whose names match. The first rule that matches counts.
+/// The density of the tensors whose names match. The first rule that matches counts.
 struct Rule {
   std::string glob;
   double density = 1;  ///< 1: sent whole, with the biases and norms

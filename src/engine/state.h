@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an object keeps, out of it into a State and back. What belongs to coordinates is cut up by tensor and kept under the parameter's name and
-// the offset in it, never under a bucket's number, for buckets are made anew; what belongs to
-// a bucket as a whole (a threshold, a counter) is kept under the name of its first tensor.
+// Saves what an object keeps from step to step into a State, and loads it. Values of
+// coordinates are cut up by tensor and kept under the parameter's name, never under a
+// bucket's number, for buckets are made anew. A value of a bucket as a whole (a threshold, a
+// counter) is kept under the name of its first tensor.
 #pragma once
 
 #include <cstdint>

@@ -114,7 +114,7 @@ TEST(RunFolder, PutsEverythingBackWhenTrainingNeverBegan) {
   EXPECT_TRUE(fs::exists(folder.path() / "result.json"));
 }
 
-TEST(RunFolder, GoesOnFromTheStepOfTheCheckpoint) {
+TEST(RunFolder, ResumesFromTheStepOfTheCheckpoint) {
   const ScratchFolder folder;
   leave_a_run(folder.path());
   RunFolder run(folder.path(), FolderUse::resume);

@@ -84,7 +84,7 @@ TEST(RunLog, LeavesTheConfigurationAndTheResult) {
   EXPECT_EQ(result["weights_hash"], run.outcome.weights_hash);
 }
 
-TEST(RunLog, TellsAPersonWhatCameOfIt) {
+TEST(RunLog, SummarisesTheRunForAPerson) {
   const ScratchFolder folder;
   const SmallRun run(folder.path());
   for (const char* part :

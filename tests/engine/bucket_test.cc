@@ -104,7 +104,7 @@ TEST(Bucket, FindsThresholdsAnewWhenADenseWarmUpEnds) {
   }
 }
 
-TEST(Bucket, OwesExactlyWhatTheMeanDoesNotHave) {
+TEST(Bucket, KeepsInTheResidualExactlyWhatWasNotSent) {
   run(2, [](Transport& link) {
     const std::size_t n = 100;
     Bucket bucket(Layout::flat(n), Recipe::of("topka"), link, 0);
@@ -169,7 +169,7 @@ TEST(Bucket, TellsWhereTheLastStepSettledItsResidual) {
   }
 }
 
-TEST(Bucket, HasNoResidualWhereNothingCanBeOwed) {
+TEST(Bucket, HasNoResidualWhereTheCollectiveKeepsNone) {
   run(2, [](Transport& link) {
     Bucket bucket(Layout::flat(64), Recipe::of("dense"), link, 0);
     EXPECT_TRUE(bucket.residual().empty());
@@ -187,11 +187,11 @@ TEST(Bucket, LeavesTheResidualAloneOnAStepThatIsNotFinite) {
     std::vector<float> sum(n);
     std::vector<float> grad = integers(n, link.rank(), 0);
     bucket.step(grad, 9, sum);
-    const std::vector<float> owed(bucket.residual().begin(), bucket.residual().end());
+    const std::vector<float> before(bucket.residual().begin(), bucket.residual().end());
     grad = integers(n, link.rank(), 1);
     if (link.rank() == 1) grad[40] = std::numeric_limits<float>::infinity();
     EXPECT_FALSE(bucket.step(grad, 9, sum).finite);
-    EXPECT_TRUE(std::equal(owed.begin(), owed.end(), bucket.residual().begin()));
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), bucket.residual().begin()));
     grad = integers(n, link.rank(), 2);
     EXPECT_TRUE(bucket.step(grad, 9, sum).finite);
   });
@@ -239,7 +239,7 @@ class DyingPeer final : public Transport {
   unsigned checksum_ = 0;
 };
 
-TEST(Bucket, GivesUpItsMessagesBeforeTheMemoryTheyPointInto) {
+TEST(Bucket, AbandonsItsMessagesBeforeTheMemoryTheyPointInto) {
   for (const Scheme& scheme : schemes()) {
     SCOPED_TRACE(scheme.name);
     int abandoned = 0;
@@ -253,7 +253,7 @@ TEST(Bucket, GivesUpItsMessagesBeforeTheMemoryTheyPointInto) {
   }
 }
 
-TEST(Bucket, GivesUpNothingWhereEveryStepWasFinished) {
+TEST(Bucket, AbandonsNothingWhereEveryStepWasFinished) {
   int abandoned = 0;
   DyingPeer link(abandoned);
   { Bucket bucket(Layout::flat(300), Recipe::of("knot"), link, 0); }

@@ -80,7 +80,7 @@ TEST(PlanBuckets, RefusesWhatCannotBeKept) {
   twice.tensors[1].name = "0";
   EXPECT_REFUSAL(
       plan_buckets(twice, {all_of(twice, 1)}, 0, true), ConfigError,
-      "Two parameters are called 0; what is owed is kept by name, so names must differ.");
+      "Two parameters are called 0; residuals are kept by name, so names must differ.");
   const Layout huge = model({std::uint64_t{1} << 32});
   EXPECT_REFUSAL(plan_buckets(huge, {all_of(huge, 1)}, 0, true), ConfigError,
                  "The parameter 0 has 4294967296 coordinates; at most 4294967295 fit "

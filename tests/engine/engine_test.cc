@@ -269,8 +269,9 @@ TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
     if (scheme.memory != "residual") continue;
     SCOPED_TRACE(scheme.name);
     std::mutex mutex;
-    std::vector<double> due(400);   // of fc.weight, all ranks: owed and drawn
-    std::vector<double> owed(400);  // afterwards
+    // Of fc.weight, over all ranks: residual before + gradient, and residual after.
+    std::vector<double> due(400);
+    std::vector<double> left(400);
     run(4, [&](Transport& link) {
       Engine engine(link, model(), options(scheme.name));
       const auto add = [&](std::span<const float> x, std::vector<double>& sum) {
@@ -297,12 +298,12 @@ TEST(Engine, AppliesAStepOnAllRanksOrOnNoneAndLosesNothing) {
       EXPECT_GT(report.buckets[1].sent_messages, 0U);
       EXPECT_EQ(report.buckets[2].sent_messages, 0U);
       for (const float value : means(engine)) EXPECT_EQ(value, 0);
-      add(residual(engine, "fc.weight"), owed);
+      add(residual(engine, "fc.weight"), left);
       EXPECT_EQ(residual(engine, "conv2.weight"), second);
       EXPECT_EQ(residual(engine, "conv1.weight"), third);
       EXPECT_TRUE(step(engine, link.rank(), 2).finite);
     });
-    EXPECT_EQ(owed, due);
+    EXPECT_EQ(left, due);
   }
 }
 
@@ -355,7 +356,7 @@ TEST(Engine, LeavesResidualsAndVelocitiesOfARefusedStepBitForBit) {
     }
 }
 
-TEST(Engine, ForgetsWithAMemoryThatForgets) {
+TEST(Engine, KeepsNoResidualWithTheMemoryNone) {
   run(2, [](Transport& link) {
     EngineOptions made = options("topka", 1700);
     made.memory = "none";
@@ -370,7 +371,7 @@ TEST(Engine, ForgetsWithAMemoryThatForgets) {
   });
 }
 
-TEST(Engine, GoesOnFromASavedStateBitForBitForEveryScheme) {
+TEST(Engine, ContinuesFromASavedStateBitForBitForEveryScheme) {
   for (const Scheme& scheme : schemes()) {
     SCOPED_TRACE(scheme.name);
     run(3, [&](Transport& link) {
@@ -516,7 +517,7 @@ TEST(Engine, LetsNoBucketOvertake) {
   });
 }
 
-TEST(Engine, SaysInFinishWhatTheCommunicationThreadMetWith) {
+TEST(Engine, ThrowsTheErrorOfTheCommunicationThreadInFinish) {
   const auto errors = run_to_the_end(3, [](Transport& link) {
     int left = 12;
     Watched watched(
@@ -529,7 +530,7 @@ TEST(Engine, SaysInFinishWhatTheCommunicationThreadMetWith) {
     try {
       for (std::uint64_t number = 0;; ++number) step(engine, link.rank(), number);
     } catch (const LinkError&) {
-      EXPECT_EQ(residual(engine, "fc.weight").size(), 400U);  // what is owed can be saved
+      EXPECT_EQ(residual(engine, "fc.weight").size(), 400U);  // it can be saved
       EXPECT_THROW(engine.begin(), LinkError);
       throw;
     }
@@ -540,8 +541,8 @@ TEST(Engine, SaysInFinishWhatTheCommunicationThreadMetWith) {
   }
 }
 
-// Rank 0 goes away, rank 1 fails, and rank 2 waits for both: it is told, and has lost
-// nothing. Nobody hangs.
+// Rank 0 leaves, rank 1 fails, and rank 2 waits for both: it gets an error, keeps its
+// residual, and does not hang.
 TEST(Engine, EndsInTheMiddleOfAStep) {
   LinkOptions short_wait;
   short_wait.timeout = 5;
@@ -550,8 +551,8 @@ TEST(Engine, EndsInTheMiddleOfAStep) {
       [](Transport& link) {
         Engine engine(link, model(), options("oktopk"));
         step(engine, link.rank(), 0);
-        const std::vector<float> owed = residual(engine, "conv1.weight");
-        ASSERT_EQ(owed.size(), 216U);
+        const std::vector<float> before = residual(engine, "conv1.weight");
+        ASSERT_EQ(before.size(), 216U);
         engine.begin();
         for (std::size_t p = 6; p-- > 0;)
           if (link.rank() == 0 || p > 2) engine.ready(p);
@@ -562,7 +563,7 @@ TEST(Engine, EndsInTheMiddleOfAStep) {
           FAIL() << "rank 2 did not notice";
         } catch (const LinkError& error) {
           EXPECT_NE(error.peer(), 2);
-          EXPECT_EQ(residual(engine, "conv1.weight"), owed);
+          EXPECT_EQ(residual(engine, "conv1.weight"), before);
           throw;
         }
       },
@@ -621,7 +622,7 @@ TEST(Engine, RefusesOptionsThatCannotBe) {
               "There is no schedule named cosine; nearest is constant.");
     EXPECT_EQ(said([](EngineOptions& o) { o.rules = {"fc"}; }),
               "A rule is written name=dense or name=0.05, with * in the name for any "
-              "letters; \"fc\" is not.");
+              "characters; \"fc\" is not.");
     EXPECT_EQ(
         said([](EngineOptions& o) { o.clip = 1; }),
         "The memory residual does not clip, only dgc does: clip the mean that comes "

@@ -22,13 +22,13 @@ bool oracle(std::string_view glob, std::string_view name) {
 }
 
 TEST(Matches, AgreesWithItsMeaningOnAllShortGlobs) {
-  const std::string letters = "ab*?";
+  const std::string alphabet = "ab*?";
   std::vector<std::string> globs = {""};
   std::vector<std::string> names = {""};
   for (std::size_t i = 0; globs[i].size() < 4; ++i)
-    for (const char letter : letters) globs.push_back(globs[i] + letter);
+    for (const char one : alphabet) globs.push_back(globs[i] + one);
   for (std::size_t i = 0; names[i].size() < 5; ++i)
-    for (const char letter : {'a', 'b'}) names.push_back(names[i] + letter);
+    for (const char one : {'a', 'b'}) names.push_back(names[i] + one);
   for (const std::string& glob : globs)
     for (const std::string& name : names)
       ASSERT_EQ(matches(glob, name), oracle(glob, name)) << glob << " " << name;
@@ -49,7 +49,7 @@ TEST(Rule, IsAGlobAndADensity) {
     EXPECT_REFUSAL(
         Rule::parse(bad), ConfigError,
         "A rule is written name=dense or name=0.05, with * in the name for any "
-        "letters; \"" +
+        "characters; \"" +
             bad + "\" is not.");
   for (const std::string bad : {"", "0", "2", "0.1y", "sparse"})
     EXPECT_REFUSAL(Rule::parse("x=" + bad), ConfigError,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The trainer's loop on a model without torch, for the thread sanitizer, which cannot look into
-// torch: ranks that are threads, each with an engine's thread beside it, the conference and the
-// checkpoints on channels of their own, as train/loop.cc has them. The loop itself needs torch;
+// torch: ranks that are threads, each with an engine's thread beside it, the control channel and
+// the checkpoints on channels of their own, as train/loop.cc has them. The loop itself needs torch;
 // what it calls is the same.
 #include <gtest/gtest.h>
 
@@ -111,7 +111,7 @@ class Loop {
     if (!folder_.steps().empty()) load();
   }
 
-  /// Any thread may ask to leave; rank 1 hears it, as a signal is heard by one process.
+  /// Any thread may ask to stop; rank 1 is told, as one process gets a signal.
   Outcome run(std::uint64_t steps) {
     Outcome outcome;
     bool leaves = false;
@@ -191,7 +191,7 @@ std::vector<Outcome> run_loop(store::Files& files, bool stoppable) {
   return outcomes;
 }
 
-TEST(StandInLoop, ComesToTheSameBitsWhenItIsStoppedAndGoesOn) {
+TEST(StandInLoop, GivesTheSameBitsWhenItIsStoppedAndResumed) {
   store::testing::MemoryFiles untouched;
   const Outcome whole = run_loop(untouched, /*stoppable=*/false)[0];
   EXPECT_EQ(whole.steps, kSteps);

@@ -26,7 +26,7 @@ std::vector<float> gradient(int rank, int step) {
   return x;
 }
 
-TEST(State, BringsEverySchemeBackBitForBit) {
+TEST(State, RestoresEverySchemeBitForBit) {
   for (const Scheme& scheme : schemes()) {
     SCOPED_TRACE(scheme.name);
     run(3, [&](Transport& link) {
@@ -82,7 +82,7 @@ TEST(State, RefusesAnotherModel) {
       "algorithm or version.");
 }
 
-TEST(State, OfVersion010CallsTheResidualDebt) {
+TEST(State, OfVersion010HasTheResidualUnderAnotherName) {
   State state;
   std::vector<float> values(500, 7.0F);
   StateSaver(state, two_tensors(), "memory").coordinates("debt", values);
