@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does a sparse run come to a model as good as a dense one, in every domain?
+"""Does sparse training give a model as good as dense training, in every domain?
 
     bench/convergence.py --data DIR                       # makes the runs that are missing
     bench/convergence.py --data DIR --only 'ncf/knot*'    # of these
@@ -10,7 +10,7 @@
 
 Trains the jobs of convergence_runs.py with every variant, four workers as threads, the same
 samples in the same order. A finished run leaves a small JSON in bench/results/convergence/, which is kept
-in the tree; it is made again only when its settings change. A run that was interrupted goes on
+in the tree; it is made again only when its settings change. A run that was interrupted is resumed
 where its folder in --runs is still there. TERM or Ctrl-C saves the run at hand and ends with
 85. Several of these can work on one table at a time. DIR has the real sets, as `topknot
 data` prepares them.
@@ -113,7 +113,7 @@ class Runner:
         command += [*self.data_of(run), "--set", *run.settings()]
         env = {k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED)}
         with open(f"{folder}.log", "a" if go_on else "w") as log:
-            # A session of its own: Ctrl-C is for this program, which then asks the run to leave.
+            # A session of its own: Ctrl-C is for this program, which then asks the run to stop.
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                           env=env, start_new_session=True)
         if self.asked_to_leave:
@@ -181,7 +181,7 @@ class Runner:
 
 
 def show_list(args, records: Records) -> None:
-    """Every run with what it came to; at the end how long the rest will take."""
+    """Every run with its result; at the end how long the rest will take."""
     took: dict[str, list[float]] = {}
     to_do: list[str] = []
     for run in plan(records.best_rate):

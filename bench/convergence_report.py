@@ -178,7 +178,7 @@ def draw(records: Records, folder: pathlib.Path) -> None:
         raise SystemExit("convergence: --plots needs matplotlib, which scripts/setup puts into "
                          ".venv: run this by .venv/bin/python.")
     matplotlib.use("svg")
-    # The same bytes for the same records; letters stay letters.
+    # The same bytes for the same records; text stays text, not paths.
     matplotlib.rcParams.update({"svg.hashsalt": "topknot", "svg.fonttype": "none", "font.size": 9})
     folder.mkdir(parents=True, exist_ok=True)
     for job in JOBS:

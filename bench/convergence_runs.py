@@ -5,7 +5,7 @@ import dataclasses
 import fnmatch
 from typing import Callable, Iterator
 
-# What every run has. Nothing of the last line changes what a run comes to.
+# What every run has. Nothing of the last line changes the result of a run.
 COMMON = {
     "workers": "4", "density": "0.01", "density_schedule": "constant",
     "timeout": "600", "checkpoint_every": "250",

@@ -2,7 +2,7 @@
 //
 // How near does each compressor come to the density it was asked for? Prints the table of
 // docs/compressors.md: every compressor of the catalog on gradients of three kinds, with
-// what was not sent left for the next step.
+// error feedback.
 //
 //   density_table [n] [steps]
 

@@ -18,7 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-# By short name: the job, the steps that are recorded, and what is set to come there soon.
+# By short name: the job, the steps that are recorded, and the keys that shorten the run.
 JOBS = {
     "vgg16": ("vgg16-cifar10", "5,10,15,19", ["batch=8", "steps=20"]),
     "resnet20": ("resnet20-cifar10", "20,30,40,49", ["warmup=0.1", "steps=50"]),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hook: DDP's buckets into the session, in C++, so that backward never waits for Python.
+// hook: submits DDP's buckets to the session, in C++, so that backward never waits for
+// Python.
 //
 // DDP puts its buckets together anew after the first step, in the order in which gradients
-// became ready, and says nothing of it. So every bucket's parameters are compared with
+// became ready, and does not announce it. So every bucket's parameters are compared with
 // those that its number had before. Where they differ, the slots from this number on are
 // removed, and their residuals are carried over by parameter; those before it are the same
 // and may be in the step already. All ranks have the same buckets, so they do so alike.
@@ -34,8 +35,7 @@ class Hook final : public c10d::CommHookInterface {
     if (buffer.is_sparse())
       throw ConfigError(
           "A gradient came as a sparse tensor, as of an Embedding with sparse=True, "
-          "which "
-          "topknot does not reduce: make it with sparse=False.");
+          "which topknot does not reduce: make it with sparse=False.");
     return session_->reduce(slot_for(bucket), buffer, {.last = bucket.isLast()});
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// topknot._core: what the Python side of the package is made of. Nothing here is for users.
+// topknot._core: the binding under the Python package. Nothing here is for users.
 
 #include <torch/csrc/utils/pybind.h>
 
@@ -88,8 +88,8 @@ Ticket reduce(Session& session, int slot, at::Tensor x, const Reduction& reducti
   return {session.reduce(slot, std::move(x), reduction), reduction.settled};
 }
 
-// The communication thread may need Python's lock to let go of a tensor, so whoever waits
-// for that thread must not hold it.
+// The communication thread may need Python's lock to free a tensor, so a thread that waits for
+// it must not hold the lock.
 void drop(Session* session) {
   if (PyGILState_Check() != 0) {
     const py::gil_scoped_release release;

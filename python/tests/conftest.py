@@ -97,7 +97,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def torchrun(python):
-    """Starts a program on so many ranks; returns what came of it."""
+    """Starts a program on so many ranks; returns the completed process."""
 
     def start(count: int, *program, timeout: float = 600) -> subprocess.CompletedProcess:
         return subprocess.run(

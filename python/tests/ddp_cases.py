@@ -132,7 +132,7 @@ def dgc_clips_each_ranks_own_gradient():
 
 
 def nothing_is_lost_from_the_first_step_on():
-    """All that was ever produced is in the gradients that came back or is still owed."""
+    """All gradients are in the means that came back or still in the residuals."""
     model, twin = network(), Network()
     twin.load_state_dict(model.module.state_dict())
     topknot.attach(model, density=0.02)
@@ -145,10 +145,10 @@ def nothing_is_lost_from_the_first_step_on():
         nn.functional.cross_entropy(twin(x), y).backward()
         produced = produced + flat_grad(twin)
         returned = returned + flat_grad(model)
-    owed = residuals(model)
+    kept = residuals(model)
     mine = torch.cat(
         [
-            owed.get(f"{name}/memory.residual", torch.zeros(p.numel())).reshape(-1)
+            kept.get(f"{name}/memory.residual", torch.zeros(p.numel())).reshape(-1)
             for name, p in model.module.named_parameters()
         ]
     )
@@ -247,7 +247,7 @@ def nothing_is_lost_by_undoing(before, after, local) -> None:
     assert kept > 0, "no bucket came before the one that was not finite"
 
 
-def goes_on_from_a_checkpoint():
+def resumes_from_a_checkpoint():
     # One bucket: where there are several, a new DDP's first ones are not those it has later.
     whole, first = network(bucket_cap_mb=25), network(bucket_cap_mb=25)
     topknot.attach(whole, density=0.02)
@@ -274,9 +274,9 @@ def goes_on_from_a_checkpoint():
         third = DDP(Network(), process_group=half)
         topknot.attach(third, density=0.02)
         topknot.load_state_dict(third, box[0])
-        for key, owed in residuals(third).items():
+        for key, residual in residuals(third).items():
             parts = [box[0]["ranks"][w]["values"][key] for w in range(rank(), size(), size() // 2)]
-            torch.testing.assert_close(owed, sum(parts) / 2)
+            torch.testing.assert_close(residual, sum(parts) / 2)
         refuses(
             topknot.ConfigError,
             "needs its own, or those of all ranks",
@@ -321,7 +321,7 @@ def empty_selections_do_not_hang():
     train(model, 3)
     assert topknot.stats(model)["steps"] == 3
     assert torch.equal(model.module.body[0].weight, network().module.body[0].weight)
-    assert sum(owed.abs().sum() for owed in residuals(model).values()) > 0
+    assert sum(one.abs().sum() for one in residuals(model).values()) > 0
     model = network()
     topknot.attach(model, density=0.01)
     for step in range(3):
@@ -345,7 +345,7 @@ def vgg16_has_default_buckets():
 
 
 def nothing_is_unpickled():
-    """Who attaches, trains and gathers the state takes no pickle from a peer."""
+    """attach(), training and gather_state_dict() read no pickle of a peer."""
 
     def refuse(*_):
         raise AssertionError("a pickle of a peer's was read")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is for those without DDP."""
+"""DistributedOptimizer, SparseAllreduce and FSDP, without DDP."""
 
 import inspect
 import time
@@ -26,7 +26,7 @@ def optimizer_step(model, optimizer, step: int, **forward) -> None:
 def optimizer_at_density_one_is_ddp():
     plain = network()
     train(plain, 10)
-    torch.manual_seed(7 + rank())  # rank 0's parameters are handed out
+    torch.manual_seed(7 + rank())  # rank 0's parameters are broadcast
     model = Network()
     optimizer = topknot.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
@@ -84,13 +84,13 @@ def sparse_allreduce_loses_nothing():
         assert mean is x and same_bits_everywhere(mean)
         assert 0 < (mean != 0).sum() <= 5000 * 0.05
         returned += mean
-    owed = topknot.state_dict(reduce)["values"]["tensor/memory.residual"]
-    assert torch.equal(returned * size() + sum(gathered(owed)), sum(gathered(produced)))
-    nonfinite = torch.full((5000,), 1e9)  # beside which what is owed would be rounded off
+    before = topknot.state_dict(reduce)["values"]["tensor/memory.residual"]
+    assert torch.equal(returned * size() + sum(gathered(before)), sum(gathered(produced)))
+    nonfinite = torch.full((5000,), 1e9)  # adding it would round the residual off
     nonfinite[3] = float("nan") if rank() == 0 else 1.0
     assert reduce(nonfinite).isnan().all()
     after = topknot.state_dict(reduce)["values"]["tensor/memory.residual"]
-    assert torch.equal(after.view(torch.int32), owed.view(torch.int32))
+    assert torch.equal(after.view(torch.int32), before.view(torch.int32))
     refuses(topknot.ConfigError, "had the shape", lambda: reduce(torch.zeros(7)))
     long = torch.zeros(1).expand(1 << 32)  # which takes no memory
     refuses(topknot.ConfigError, "at most 4294967295", lambda: reduce(long, name="long"))

@@ -31,7 +31,7 @@ def test_four_ranks_lose_nothing(ranks):
         "one_percent_is_the_same_bits_everywhere",
         "nothing_is_lost_from_the_first_step_on",
         "a_step_that_is_not_finite_is_undone",
-        "goes_on_from_a_checkpoint",
+        "resumes_from_a_checkpoint",
         "empty_selections_do_not_hang",
         "nothing_is_unpickled",
     )

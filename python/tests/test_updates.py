@@ -13,7 +13,7 @@ def test_two_ranks_exchange_updates(ranks):
         "first_moments_are_masked_where_this_rank_was_settled",
         "decoupled_decay_is_of_the_agreed_weights",
         "clip_is_for_each_ranks_own_gradient",
-        "goes_on_to_the_same_bits",
+        "resumes_to_the_same_bits",
         "a_grad_scaler_skips_on_all_ranks",
         "a_step_that_raises_leaves_the_agreed_weights",
         "weights_that_drift_apart_are_told",

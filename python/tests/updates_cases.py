@@ -34,7 +34,7 @@ class Lion(torch.optim.Optimizer):
 
 
 class Plain(torch.optim.Optimizer):
-    """Subtracts gradients times `lr`, after `meddle` has had them; has no state."""
+    """Subtracts gradients times `lr`, after a call of `meddle`; has no state."""
 
     def __init__(self, parameters, lr=1.0, meddle=lambda optimizer: None):
         super().__init__(parameters, {"lr": lr})
@@ -296,7 +296,7 @@ def updates_train_better_than_gradients():
         assert updates < 0.6 * gradients, f"{updates} with updates, {gradients} with gradients"
 
 
-def goes_on_to_the_same_bits():
+def resumes_to_the_same_bits():
     for optimizer in (sgd, adamw):
         model, wrapped = made(optimizer)
         train(model, wrapped, 4)
@@ -326,7 +326,7 @@ def a_step_that_is_not_finite_is_undone():
         if rank() == 1:
             model.body[0].weight.grad[3, 4] = math.inf
 
-    def poison_change(optimizer):  # of which nobody knows before the exchange
+    def poison_change(optimizer):  # which no rank can know before the exchange
         if rank() == 1:
             optimizer.param_groups[0]["params"][0][3, 4] = math.inf
 
@@ -341,7 +341,7 @@ def a_step_that_is_not_finite_is_undone():
         optimizer.step()
         unchanged(model, optimizer, before, left)
         assert all(p.grad is g for p, g in zip(model.parameters(), gradients, strict=True))
-        if rank() == 1 or not rules:  # who knew of it took no step
+        if rank() == 1 or not rules:  # a rank that knew of it took no step
             assert torch.equal(moments(model, optimizer, "momentum_buffer"), moment)
         train(model, optimizer, 2, first=4)
         assert flat(model).isfinite().all() and not torch.equal(flat(model), before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse allreduce for data-parallel training over slow networks.
+"""Top-k sparsification with error feedback, for data-parallel training over slow networks.
 
     import topknot
     optimizer = topknot.DistributedOptimizer(optimizer, model.named_parameters(), density=0.01)
@@ -7,7 +7,7 @@
     topknot.settle(optimizer)
 
     DistributedOptimizer   any optimizer: exchanges the changes that it makes of the weights
-    settle                 at the end of training: applies what is left in residuals
+    settle                 at the end of training: applies the residuals
     attach                 for DistributedDataParallel: a communication hook
     SparseAllreduce        the plain operation on a flat tensor
     fsdp_all_reduce_hook   for fully_shard(): sparse between replicas

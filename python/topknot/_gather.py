@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# What a state has: nothing else is made room for, whatever a peer says.
+# The types of a state: memory is allocated for nothing else, whatever a peer says.
 _TYPES = {"float32": torch.float32, "int64": torch.int64}
 
 # Beyond the tags of the transport, whose listeners wait for messages in the same group.

@@ -30,7 +30,7 @@ def limit_onednn(amx_is_refused: Callable[[], bool] = _core.amx_is_refused) -> N
 
 
 def explain_illegal_instructions() -> None:
-    """A process that dies of SIGILL says first what may be done about it."""
+    """A process that dies of SIGILL prints first what to set."""
     _core.say_at_sigill(
         "topknot: The processor does not grant an instruction that it announces, and torch has "
         f"used it: set {VARIABLE}={WITHOUT_AMX} in the environment and run this again.\n"

@@ -104,8 +104,8 @@ def session_of(owner: Any) -> Session:
 
 
 def hand_over_rate(core: _core.Session, optimizer: torch.optim.Optimizer | None) -> None:
-    """Tells the engine which learning rate the step at hand is applied with: that of the first
-    group, as memories ask only by how much it has changed."""
+    """Hands the learning rate of the next step to the engine: that of the first group, for
+    memories use only the ratio of two rates."""
     if optimizer is not None:
         core.set_learning_rate(float(optimizer.param_groups[0]["lr"]))
 
@@ -119,10 +119,10 @@ def refuse_rate_inside(options: Options) -> None:
         )
 
 
-# A thread that is still in the middle of something, because the script failed there, is
-# left to end with the process: waiting for it could take until the deadline. One that only
-# lets go of a tensor is waited for: it needs Python's lock, and Python ends a process whose
-# thread asks for it too late.
+# A thread that is still in an exchange, because the script failed there, is left to end with
+# the process: waiting for it could take until the deadline. One that only frees a tensor is
+# waited for: it needs Python's lock, and Python ends a process whose thread asks for it too
+# late.
 @atexit.register
 def _close_all() -> None:
     for core in list(_open):
@@ -141,7 +141,7 @@ def schemes() -> dict[str, str]:
 
 
 def stats(owner: Any) -> dict[str, Any]:
-    """What reducing has come to so far on this rank: a dictionary of
+    """The totals so far on this rank: a dictionary of
 
     steps, not_finite           steps, and those with a gradient that was not finite
     density                     coordinates that were agreed on, of all there were
@@ -201,7 +201,7 @@ def gather_state_dict(owner: Any, dst: int = 0) -> dict[str, Any] | None:
 
 
 def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
-    """Goes on from `state`: what state_dict() gave on this rank, or what it gave on all
+    """Restores `state`: what state_dict() gave on this rank, or what it gave on all
     ranks, as a list or from gather_state_dict().
 
     With the state of all ranks the number of ranks may be another: of P ranks before and Q
@@ -215,7 +215,7 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
         if before != now:
             raise _core.ConfigError(
                 f"This state is of an exchange of {before}, and this is one of {now}: the "
-                f"residuals are in other units. Go on with exchange={before!r}."
+                f"residuals are in other units. Take exchange={before!r}."
             )
     mine = _share(_states(state), core.rank, core.size)
     core.load(mine["values"], mine["step"])
@@ -234,7 +234,7 @@ def _states(state: Any) -> list[dict[str, Any]]:
 
 
 def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]:
-    """What rank `rank` of `size` goes on with."""
+    """The state that rank `rank` of `size` gets."""
     by_rank = {one["rank"]: one for one in states}
     before = states[0]["world_size"]
     if before == size and rank in by_rank:

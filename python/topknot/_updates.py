@@ -126,7 +126,7 @@ class Updates:
         for bucket in buckets:
             bucket.take_gradients()
             if not finite:
-                bucket.flat[:1] = math.nan  # so that all ranks know before they step
+                bucket.flat[:1] = math.nan  # so that all ranks know it before their optimizers step
             last = sends_all and bucket is buckets[-1]
             bucket.ticket = self._core.reduce(bucket.slot, bucket.flat, last, whole=True)
         for bucket in buckets:
@@ -156,7 +156,7 @@ class Updates:
     def _mask(
         self, bucket: Bucket, positions: torch.Tensor, optimizer: torch.optim.Optimizer
     ) -> None:
-        # Where coordinates wait no longer than a moment lasts, it is still good.
+        # A moment that lasts longer than coordinates wait is still valid.
         if positions.numel() == 0 or positions.numel() * _LASTS >= bucket.flat.numel():
             return
         starts = torch.tensor([offset for _, offset in bucket.slices] + [bucket.flat.numel()])
@@ -172,7 +172,7 @@ class Updates:
         if any(p.requires_grad and p not in self._known for p in _parameters(optimizer)):
             raise _core.ConfigError(
                 "The optimizer has a parameter that DistributedOptimizer() was not given by "
-                "name, so no rank would hear of its changes: hand in all of its named_parameters."
+                "name, so its changes would not be exchanged: hand in all of its named_parameters."
             )
 
     def _compare_weights(self) -> None:
@@ -235,7 +235,7 @@ class _Step:
             parameter.grad = gradient
 
     def undo(self, sparse: list[Bucket]) -> None:
-        """Undoes the step, of which finish() has not heard."""
+        """Undoes a step for which finish() was not called."""
         if not self.sends_all:
             self.return_whole()
             for bucket in sparse:

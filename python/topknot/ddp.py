@@ -158,7 +158,7 @@ def _name_the_better_way() -> None:
     warnings.warn(
         "Momentum and Adam often train worse behind an exchange of sparse gradients: "
         "topknot.DistributedOptimizer(optimizer, model.named_parameters()), without DDP, "
-        "exchanges what the optimizer makes of them; or hand in attach(..., optimizer=) an SGD.",
+        "exchanges the optimizer's updates; or give attach(..., optimizer=) an SGD.",
         stacklevel=3,
     )
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data parallelism without DDP, by the optimizer: what it makes of gradients is exchanged, or
-the gradients themselves, as autograd makes them."""
+"""Data parallelism without DDP, by the optimizer: its updates are exchanged, or the gradients,
+as autograd makes them."""
 
 import math
 import warnings
@@ -67,7 +67,7 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
                  clip * sqrt(ranks) before its step
 
     Parameters are put together into buckets of about `bucket_mb`, last parameters first.
-    `broadcast` hands out rank 0's parameters first. With a GradScaler call
+    `broadcast` sends rank 0's parameters to all ranks first. With a GradScaler call
     topknot.synchronize(optimizer) after backward; with gradients to clip them, too. With
     gradients say `backward_passes_per_step`; with updates gradients may be accumulated as
     one likes. The other options are those of topknot.attach().
@@ -129,7 +129,7 @@ def _without_closure(begin):
         if kwargs.get("closure") is not None or any(callable(one) for one in args[1:]):
             raise _core.ConfigError(
                 "optimizer.step(closure) runs backward inside the step, where topknot cannot "
-                "exchange what comes of it: run backward first, and call step() without."
+                "exchange its gradients: run backward first, and call step() without."
             )
         begin(optimizer)
 
@@ -141,8 +141,8 @@ def settle(optimizer: torch.optim.Optimizer) -> None:
 
     For the end of training, when the learning rate has come down: residuals hold the changes
     of about 1 / density steps, and at the full rate they are too large a step. All ranks call
-    it, with what DistributedOptimizer(exchange="updates") has returned. Where nothing is left in
-    residuals, as at density 1, it does nothing.
+    it, with what DistributedOptimizer(exchange="updates") has returned. All buckets are settled,
+    or none, where a sum is not finite. Without residuals, as at density 1, it does nothing.
     """
     if session_of(optimizer).options.exchange != "updates":
         raise _core.ConfigError(
@@ -151,7 +151,7 @@ def settle(optimizer: torch.optim.Optimizer) -> None:
         )
     if optimizer in _updates and not _updates[optimizer].settle():
         warnings.warn(
-            "The sum of the residuals is not finite in some bucket, which is left as it was.",
+            "The sum of the residuals is not finite in some bucket: nothing was settled.",
             RuntimeWarning,
             stacklevel=2,
         )
