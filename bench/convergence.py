@@ -79,14 +79,14 @@ class Runner:
         if go_on and (self.args.runs / run.name / "result.json").exists():
             self.keep(run)
             return
-        say(run.name, "goes on" if go_on else "...")
+        say(run.name, "resumes" if go_on else "...")
         code = self.train(run, go_on)
         if code == NO_CHECKPOINT and go_on:
             code = self.train(run, False)
         if code in (0, NOT_FINITE):
             self.keep(run)
         elif self.leaving():
-            say(run.name, "is interrupted; the next start goes on with it")
+            say(run.name, "is interrupted; the next start resumes it")
         else:
             self.report_failure(run, code)
 

@@ -7,9 +7,9 @@
 
 Trains every job below with every scheme at one density from the first step on (a scheme's own
 warm-up would be most of such a short run), four workers as threads, the same samples in the
-same order for all. A run that has ended in RUNS is not made again, so that the
-program can be stopped and goes on; another density wants another folder. Time is the median over the steps: it means something only
-where nothing else ran. DIR has the real sets, as `topknot data` prepares them.
+same order for all. A run that has ended in RUNS is not made again, so the program can be stopped
+and started again; another density needs another folder. Time is the median over the steps: it
+means something only where nothing else ran. DIR has the real sets, as `topknot data` prepares them.
 """
 
 import argparse

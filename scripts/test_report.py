@@ -34,7 +34,7 @@ class Tally:
 
 
 def add_program(tally: Tally, name: str, output: str, failed: bool) -> None:
-    """A program that has run: how many tests it has had, as it says itself."""
+    """A program that has run: how many tests it had, by its own count."""
     skips = [(f"{name} {test}", reason.strip()) for reason, test in GTEST_SKIP.findall(output)]
     told = {test for test, _ in skips}
     for test in GTEST_SKIPPED.findall(output):

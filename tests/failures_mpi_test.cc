@@ -24,8 +24,8 @@ void meet() {
   }
 }
 
-// The rank that is stopped takes part in another job of the same processes, and so answers
-// nobody in this one.
+// The rank that is stopped takes part in another job of the same processes, and so answers no
+// rank in this one.
 TEST(StoppedRank, IsNamedByAllRanksInEveryCollective) {
   if (world().size() < 4) GTEST_SKIP() << "is the same with fewer ranks";
   int stopped = 0;

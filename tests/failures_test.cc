@@ -113,7 +113,7 @@ TEST_P(EveryCollective, LetsAllRanksSayThatTheKOfOneDiffers) {
     }
 }
 
-// Where nobody ever reads what the odd one sent, all that can be told is who waits for whom.
+// Where no rank ever reads what the odd one sent, it is only known who waits for whom.
 TEST_P(EveryCollective, BlamesNobodyForLeavingWhenOneRunsAnother) {
   const std::string other = GetParam() == "topka" ? "dense" : "topka";
   const auto errors =

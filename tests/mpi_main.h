@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every *_mpi_test.cc ends with. The tests run on all ranks at once, in the same
-// order, and talk over world(); rank 0 reports, the others speak only of failures.
+// order, and talk over world(); rank 0 reports, the others print only failures.
 #pragma once
 
 #include <gtest/gtest.h>

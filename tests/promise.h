@@ -42,7 +42,7 @@ struct Agreed {
   std::vector<float> sum;
 };
 
-/// What the bounds are made of.
+/// What the bounds depend on.
 struct Wanted {
   std::size_t k;  // at most n
   std::size_t n;

@@ -17,7 +17,7 @@ namespace {
 
 std::string* last_words = nullptr;
 
-// Of the threads that come here one speaks, and then dies of the signal as ever.
+// One of the threads that get here prints the sentence, and then dies of the signal.
 void say_and_die(int number) {
   static std::atomic_flag said;
   while (said.test_and_set()) pause();
@@ -77,7 +77,7 @@ bool amx_is_refused() {
   if (!announces_amx()) return false;
   // The child does only what a signal handler may: other threads' locks are as they were.
   const pid_t child = fork();
-  if (child < 0) return false;  // nobody can tell
+  if (child < 0) return false;  // not known
   if (child == 0) {
     ::signal(SIGILL, SIG_DFL);
     _exit(multiply_tiles() ? 0 : 1);

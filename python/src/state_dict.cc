@@ -61,7 +61,7 @@ py::dict to_dict(State state) {
   py::dict values;
   for (auto& [key, value] : state.values) {
     values[py::str(key)] = std::visit(ToPython{}, value);
-    value = 0.0F;  // lets go of the memory at once
+    value = 0.0F;  // frees the memory at once
   }
   return values;
 }

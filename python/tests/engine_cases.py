@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package and the C++ engine give the same bits for the same gradients. Started by
-test_engine.py, which has had tests/engine/engine_means.cc write what the engine gives."""
+test_engine.py, behind tests/engine/engine_means.cc, which writes the engine's means."""
 
 import os
 import pathlib

@@ -30,7 +30,7 @@ def many_messages_under_way_come_in_order():
     link = new_link()
     receives = {p: [link.recv(p, 1 << 20) for _ in range(40)] for p in range(size())}
     sends = [link.send(p, message(rank(), p, i)) for i in range(40) for p in range(size())]
-    for send in sends:  # before any receive is waited for: nobody may depend on that
+    for send in sends:  # before any receive is waited for: no rank may need that order
         link.wait(send)
     for peer, waiting in receives.items():
         for number in reversed(range(40)):
@@ -129,7 +129,7 @@ def a_wait_that_was_survived_is_forgotten():
 def an_abandoned_channel_lets_go_of_memory():
     link = new_link()
     channel = link.channel(1)
-    send = channel.send(1 - rank(), b"x" * 1_000_000)  # nobody takes it
+    send = channel.send(1 - rank(), b"x" * 1_000_000)  # no rank receives it
     receive = channel.recv(1 - rank(), 10)
     assert channel.holds(send)
     channel.abandon()

@@ -6,7 +6,7 @@
     ...                                       # train as before, without DDP
     topknot.settle(optimizer)
 
-    DistributedOptimizer   any optimizer: exchanges the changes that it makes of the weights
+    DistributedOptimizer   any optimizer: exchanges its changes of the weights
     settle                 at the end of training: applies the residuals
     attach                 for DistributedDataParallel: a communication hook
     SparseAllreduce        the plain operation on a flat tensor

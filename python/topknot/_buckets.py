@@ -39,7 +39,7 @@ class Bucket:
                 parameter.grad.copy_(place)
 
     def is_finite(self) -> bool:
-        """Whether what came back is to be used: else it is all NaN."""
+        """Whether the mean is finite, and so to be used: else it is all NaN."""
         return bool(self.flat[:1].isfinite().all())
 
     def wait(self) -> None:

@@ -21,7 +21,7 @@ def limit_onednn(amx_is_refused: Callable[[], bool] = _core.amx_is_refused) -> N
         return
     os.environ[VARIABLE] = WITHOUT_AMX
     warnings.warn(
-        "This processor announces AMX but does not grant it, and torch would die of it in bf16: "
+        "This processor announces AMX but does not grant it, and torch would die of SIGILL in bf16: "
         f"topknot has set {VARIABLE}={WITHOUT_AMX}. If torch has computed anything before, set "
         "it in the environment instead.",
         RuntimeWarning,

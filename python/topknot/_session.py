@@ -111,7 +111,7 @@ def hand_over_rate(core: _core.Session, optimizer: torch.optim.Optimizer | None)
 
 
 def refuse_rate_inside(options: Options) -> None:
-    """Where nobody knows the learning rate."""
+    """Refuses residual:lr=inside, where the learning rate is not known."""
     if "lr=inside" in options.memory:
         raise _core.ConfigError(
             f"memory={options.memory!r} needs the learning rate, which is not known here: use "

@@ -139,7 +139,7 @@ class Updates:
     def _take_changes(
         self, bucket: Bucket, optimizer: torch.optim.Optimizer, finite: bool
     ) -> None:
-        """Puts the agreed weights back, and the change that was made of them into `flat`."""
+        """Restores the agreed weights, and puts the optimizer's change into `flat`."""
         for parameter, place in bucket.places():
             change = place - parameter
             parameter.copy_(place)

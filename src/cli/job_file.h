@@ -35,7 +35,7 @@ std::filesystem::path find_job(std::string_view job, const std::filesystem::path
 void read_job(const std::filesystem::path& file, train::Job& job);
 
 /// Sets the keys that the environment gives as TOPKNOT_<KEY>, in capitals. Other variables
-/// that begin so are somebody else's, TOPKNOT_DATA among them.
+/// that begin so are not for jobs, TOPKNOT_DATA among them.
 void read_environment(train::Job& job);
 
 /// Sets one key from "key=value".

@@ -83,7 +83,7 @@ void run_threads(int workers, const LinkOptions& options,
         if (!cause || (blames_a_peer(cause) && !blames_a_peer(std::current_exception())))
           cause = std::current_exception();
       }
-      links[rank].reset();  // so that nobody waits for a rank that is gone
+      links[rank].reset();  // so that no rank waits for one that has left
     });
   for (std::thread& thread : threads) thread.join();
   if (cause) std::rethrow_exception(cause);

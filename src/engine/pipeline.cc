@@ -58,7 +58,7 @@ void Pipeline::run() {
     } catch (...) {
       error = std::current_exception();
     }
-    task = nullptr;  // what it holds is let go of before anyone is told
+    task = nullptr;  // frees what it holds before drain() returns
     std::deque<std::function<void()>> dropped;
     lock.lock();
     if (error) {

@@ -13,7 +13,7 @@ Reducer::Reducer(Transport& link, const EngineOptions& options, std::uint64_t co
   check(options);
 }
 
-// A task that threw would take those behind it with it, and somebody may wait for them.
+// A task that threw would end the tasks behind it, for which callers may wait.
 template <typename Task>
 void Reducer::queue(Task task) {
   pipeline_.submit([this, task = std::move(task)]() mutable {
@@ -62,7 +62,7 @@ void Reducer::submit(int slot, Source source, Done done, Exchange exchange) {
                     exchange] { reduce(slot, source, done, exchange); });
 }
 
-// `done` is told in any case.
+// Calls `done` in any case.
 void Reducer::reduce(int number, const Source& source, const Done& done,
                      Exchange exchange) {
   Result result;

@@ -5,15 +5,15 @@
 // package are built on it.
 //
 //   submit     queues a vector; on the communication thread Slot::step replaces it with the
-//              agreed mean, and `done` is told
+//              agreed mean, and `done` is called
 //   end_step   queued behind the vectors of a step: decides for all of them
 //
 // A step of which one slot is not finite is not applied, on any rank. Every rank learns it
 // from the same slot, so all ranks leave out the slots behind it, and undo those before it:
 // see docs/decisions/0004-a-step-is-applied-whole.md.
 //
-// What the communication thread writes others read only after wait(), which passes the
-// pipeline's lock between them.
+// Other threads read what the communication thread writes only after wait(), which takes the
+// pipeline's lock.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +36,11 @@ class Reducer {
   enum class Exchange {
     by_scheme,
     whole,      ///< by a dense sum in which no residual takes part
-    residuals,  ///< the residuals are, all of them, and take the vector's place
+    residuals,  ///< all of the residual is exchanged, and its mean replaces the vector
   };
-  /// Called on the communication thread when a vector has been exchanged, or has not: because
-  /// of `error`, or since the step is not finite. The slot is null where it could not be made.
-  /// Where it throws it is called once more, with that error.
+  /// Called on the communication thread when a vector has been exchanged, or was not, because
+  /// of `error` or since the step is not finite. The slot is null where it could not be made.
+  /// Where the call throws, it is called once more, with that error.
   struct Result {
     bool finite = true;
     std::exception_ptr error;
@@ -60,8 +60,8 @@ class Reducer {
 
   // ---- queued: done in this order, the same on all ranks
 
-  /// Makes a slot for vectors of this layout and returns its number. What is carried for its
-  /// parameters becomes its state.
+  /// Makes a slot for vectors of this layout and returns its number. The state that is carried
+  /// for its parameters becomes the slot's.
   int add_slot(Layout layout);
   /// Carries the state of these slots, by parameter, to those that are added later. They have
   /// no part in the step under way.
@@ -78,15 +78,15 @@ class Reducer {
 
   // ---- at once, after waiting for all that is queued
 
-  /// Throws the error that a vector met with, this time and every later one: then nothing is
+  /// Throws the error of an exchange, this time and every later one: then nothing is
   /// exchanged any more, and the state can still be saved.
   void wait();
-  /// What the last end_step() or end_settling() ended: sums over the slots and one trace for
-  /// each, in their order. Times of the caller are not in it.
+  /// Of the last end_step() or end_settling(): sums over the slots and one trace for each, in
+  /// their order. Times of the caller are not in it.
   StepReport take_report();
 
-  /// What is kept from step to step, with what is carried; and back. Slots take theirs now or
-  /// when they are added. Throws ConfigError where a parameter has another length.
+  /// Saves and loads what is kept from step to step, with what is carried. A slot takes its
+  /// state now or when it is added. Throws ConfigError where a parameter has another length.
   void save(State& state);
   void load(State state, std::uint64_t step);
   std::uint64_t step();

@@ -4,7 +4,7 @@
 
     domains_test.py COMMAND [MPIRUN]
 
-Each small job, dropout included, comes to the same bits on threads and under mpirun, and when
+Each small job, dropout included, gives the same bits on threads and under mpirun, and when
 it is stopped and resumed; and a data set with one thing wrong in it gets one sentence and 65.
 """
 

@@ -109,7 +109,7 @@ class ARankStops(unittest.TestCase):
             spoke = [re.match(r"topknot: rank (\d): rank (\d) has been silent for 2 s", line)
                      for line in said]
             self.assertTrue(all(spoke), said)
-            # mpirun wakes the stopped one to end it, and then it may have heard, too.
+            # mpirun wakes the stopped rank to end it, and then it may print the sentence too.
             self.assertEqual({int(one[1]) for one in spoke} | {stopped}, {0, 1, 2, 3}, said)
             self.assertEqual({int(one[2]) for one in spoke}, {stopped}, said)
 

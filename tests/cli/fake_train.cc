@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trainer that trains nothing, for the tests of the command: it takes its steps, says what
-// a trainer says, saves and goes on. Everything it says follows from the step but the times.
+// A trainer that trains nothing, for the tests of the command: it takes its steps, reports as
+// a trainer does, saves and resumes. All it reports but the times follows from the step.
 // FAKE_STEP_MS is how long a step takes, FAKE_SIGILL has one use an instruction that the processor
 // does not have; the folder "missing" has no data; at a learning rate of 1e38 only the first step
 // is finite.
@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kStepsPerEpoch = 10;
 constexpr std::uint64_t kParameters = 1000;
 
-/// Whether any rank says so, on all of them.
+/// Whether `mine` is true on any rank; the same on all.
 bool any_of_all(Transport& link, bool mine) {
   std::vector<std::byte> word;
   bool any = mine;

@@ -198,8 +198,8 @@ TEST(Bucket, LeavesTheResidualAloneOnAStepThatIsNotFinite) {
 }
 
 /// A channel of one rank of two whose peer dies in the middle of a step. As a network does,
-/// it goes on using the memory of the messages under way: the last time when it is destroyed,
-/// unless it was told by abandon() that the memory may go.
+/// it still uses the memory of the messages under way: the last time when it is destroyed,
+/// unless abandon() has said that the memory may be freed.
 class DyingPeer final : public Transport {
  public:
   explicit DyingPeer(int& abandoned) : abandoned_(abandoned) {}

@@ -417,8 +417,8 @@ TEST(Engine, KeepsResidualsWhenBucketsAreMadeAnew) {
   }
 }
 
-/// Passes everything on to another channel. What else it does on wait() is its owner's
-/// choice; where that throws, the channel behind it is given up, as a dead one's is.
+/// Passes everything on to another channel, and calls `on_wait` in wait(). Where that throws,
+/// the channel behind it is abandoned.
 class Watched final : public Transport {
  public:
   Watched(Transport& link, std::function<void()> on_wait, std::function<double()> clock,
@@ -465,7 +465,7 @@ class Watched final : public Transport {
 };
 
 TEST(Engine, HidesCommunicationBehindTheCaller) {
-  // The clock goes on by one with every wait and never otherwise, so all times are exact.
+  // The clock advances by one with every wait and never otherwise, so all times are exact.
   run(2, [](Transport& link) {
     std::atomic<int> waits = 0;
     const auto clock = [&] { return static_cast<double>(waits); };

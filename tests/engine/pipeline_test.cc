@@ -33,7 +33,7 @@ TEST(Pipeline, RunsTasksInOrderOnOneThreadOfItsOwn) {
   EXPECT_NE(threads.front(), std::this_thread::get_id());
 }
 
-TEST(Pipeline, DoesNotHoldUpWhoeverHandsIn) {
+TEST(Pipeline, DoesNotBlockTheSubmitter) {
   Pipeline pipeline;
   std::promise<void> gate;
   std::future<void> open = gate.get_future();
@@ -70,7 +70,7 @@ TEST(Pipeline, RethrowsAnErrorEveryTimeAndRunsNothingBehindIt) {
   EXPECT_EQ(ran, 0);
 }
 
-TEST(Pipeline, LetsGoOfTasksBehindAnErrorSoThatNobodyWaitsForThem) {
+TEST(Pipeline, DestroysTasksBehindAnErrorSoThatNoCallerWaitsForThem) {
   Pipeline pipeline;
   auto promise = std::make_shared<std::promise<void>>();
   std::future<void> future = promise->get_future();
@@ -102,7 +102,7 @@ TEST(Pipeline, EndsWithTheTaskUnderWayAndDropsTheRest) {
       open.wait();
       done = true;
     });
-    // Held by the last task in the queue: it is let go of when the end has begun.
+    // Held by the last task in the queue: it is freed when the destructor has begun.
     struct Opener {
       std::promise<void>& gate;
       ~Opener() { gate.set_value(); }

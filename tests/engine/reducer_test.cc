@@ -197,7 +197,7 @@ TEST(Reducer, CarriesTheStateOfRemovedSlotsByParameter) {
     }
     cut_anew.remove_slots({old_slot});
     const auto expected = residuals(kept, layout);
-    EXPECT_EQ(residuals(cut_anew, layout), expected);  // while nobody has taken it
+    EXPECT_EQ(residuals(cut_anew, layout), expected);  // while no slot has taken it
     cut_anew.add_slot(bucket(2, 3));
     cut_anew.add_slot(bucket(0, 2));
     EXPECT_EQ(residuals(cut_anew, layout), expected);
