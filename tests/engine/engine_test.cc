@@ -418,7 +418,7 @@ TEST(Engine, KeepsResidualsWhenBucketsAreMadeAnew) {
 }
 
 /// Passes everything on to another channel, and calls `on_wait` in wait(). Where that throws,
-/// the channel behind it is abandoned.
+/// the channel behind it is destroyed, if it is owned.
 class Watched final : public Transport {
  public:
   Watched(Transport& link, std::function<void()> on_wait, std::function<double()> clock,
