@@ -251,7 +251,7 @@ class Recording(Case):
 
 class Signals(Case):
     def leave(self, number, launcher=(), env=None):
-        """Starts a long run, lets it take a few steps, and asks it to leave."""
+        """Starts a long run, lets it take a few steps, and asks it to stop."""
         process = subprocess.Popen(
             [*launcher, COMMAND, "train", str(self.job), "--set", "epochs=100000", "--out",
              str(self.out)], env={**CLEAN, "FAKE_STEP_MS": "5", **(env or {})},
@@ -282,7 +282,7 @@ class Signals(Case):
         told = json.loads((self.out / "run.json").read_text())["resumed"]
         self.assertEqual([one["step"] for one in told], [left])
 
-    def test_usr1_saves_and_leaves_with_85_and_resume_goes_on(self):
+    def test_usr1_saves_and_ends_with_85_and_resume_continues(self):
         self.assertEqual(self.leave(signal.SIGUSR1), 85)
         self.resumed()
 
@@ -409,7 +409,7 @@ class UnderMpirun(Case):
         events = json.loads((self.out / "trace.json").read_text())["traceEvents"]
         self.assertEqual({one["pid"] for one in events}, {0, 1, 2})
 
-    def test_threads_and_processes_come_to_the_same_bits(self):
+    def test_threads_and_processes_give_the_same_bits(self):
         for scheme in ("dense", "oktopk", "knot", "exdyna", "adtopk"):
             words = (self.job, "--scheme", scheme, "--set", "model=cnn", "--set", "steps=20",
                      "--set", "density_schedule=constant", "--set", "epochs=100", "--set", "bucket_mb=0.2",
