@@ -8,6 +8,7 @@ import pathlib
 import signal
 import sys
 import time
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -379,6 +380,73 @@ def nothing_is_unpickled():
 
 def flat_residuals(values) -> torch.Tensor:
     return torch.cat([values[key].reshape(-1) for key in sorted(values) if "residual" in key])
+
+
+def momentum_sgd(parameters, **options):
+    return torch.optim.SGD(parameters, **{"lr": 0.1, "momentum": 0.9, **options})
+
+
+def attach_takes_the_momentum_over():
+    for nesterov in (False, True):
+        plain, hooked = network(), network()
+        outside = momentum_sgd(plain.parameters(), nesterov=nesterov)
+        inside = momentum_sgd(hooked.parameters(), nesterov=nesterov)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            topknot.attach(hooked, density=1, optimizer=inside)
+        assert_told_once(said, "momentum of 0.9 into its memory")
+        assert inside.param_groups[0]["momentum"] == 0
+        for model, optimizer in ((plain, outside), (hooked, inside)):
+            for step in range(10):
+                optimizer.zero_grad()
+                backward(model, step)
+                optimizer.step()
+        torch.testing.assert_close(flat(hooked), flat(plain), rtol=1e-4, atol=1e-5)
+    refuses(
+        topknot.ConfigError,
+        "do not go together",
+        lambda: topknot.attach(network(), memory="residual", optimizer=momentum_sgd(plain.parameters())),
+    )
+    refuses(
+        topknot.ConfigError,
+        "before its first step",
+        lambda: topknot.attach(network(), optimizer=outside),
+    )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        topknot.attach(network(), "dgc")
+        topknot.attach(network(), optimizer=momentum_sgd(plain.parameters(), momentum=0))
+        topknot.attach(network(), density=1)
+        assert said == []
+        topknot.attach(network())
+        topknot.attach(network())
+    assert_told_once(said, "topknot.DistributedOptimizer(")
+
+
+def assert_told_once(said, words: str) -> None:
+    """By rank 0 alone."""
+    found = [words in str(one.message) for one in said]
+    assert found == ([True] if rank() == 0 else []), said
+
+
+def the_learning_rate_reaches_the_memory():
+    def trained(**options) -> torch.Tensor:
+        torch.manual_seed(7)
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        topknot.attach(model, density=0.02, optimizer=optimizer, **options)
+        for step in range(12):
+            optimizer.param_groups[0]["lr"] = 0.1 if step < 6 else 0.01
+            optimizer.zero_grad()
+            backward(model, step)
+            optimizer.step()
+        return flat(model)
+
+    inside = "residual:lr=inside"
+    assert not torch.equal(trained(memory=inside), trained(memory="residual"))
+    refuses(
+        topknot.ConfigError, "needs the learning rate", lambda: topknot.attach(network(), memory=inside)
+    )
 
 
 def a_killed_rank_is_named():

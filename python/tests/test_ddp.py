@@ -20,6 +20,12 @@ def test_two_ranks_train_as_they_do_without(ranks):
     )
 
 
+def test_attach_with_an_optimizer(ranks):
+    ranks(
+        2, "ddp_cases.py", "attach_takes_the_momentum_over", "the_learning_rate_reaches_the_memory"
+    )
+
+
 def test_vgg16_trains_as_it_does_without(ranks):
     ranks(2, "ddp_cases.py", "vgg16_has_default_buckets")
 

@@ -3,7 +3,6 @@
 
 import copy
 import math
-import warnings
 
 import torch
 from cases import gathered, main, rank, refuses, same_bits_everywhere, size
@@ -13,7 +12,7 @@ from torch import nn
 import topknot
 
 SMALL = {"density": 0.02, "bucket_mb": 0.01}  # several buckets
-RULES = ["head.weight=0.2", "body.0.weight=0.05"]  # several densities in a bucket
+RULES = ["head.weight=0.08", "body.0.weight=0.05"]  # several densities
 
 
 class Lion(torch.optim.Optimizer):
@@ -319,165 +318,6 @@ def resumes_to_the_same_bits():
         "is of an exchange of updates, and this is one of gradients",
         lambda: topknot.load_state_dict(gradients, saved[2]),
     )
-
-
-def a_step_that_is_not_finite_is_undone():
-    def poison_gradient(model):
-        if rank() == 1:
-            model.body[0].weight.grad[3, 4] = math.inf
-
-    def poison_change(optimizer):  # which no rank can know before the exchange
-        if rank() == 1:
-            optimizer.param_groups[0]["params"][0][3, 4] = math.inf
-
-    for rules in ((), ("*=0.02",)):  # biases whole, and not
-        model, optimizer = made(sgd, rules=rules)
-        train(model, optimizer, 3)
-        before, left = flat(model), residual(model, optimizer)
-        moment = moments(model, optimizer, "momentum_buffer")
-        backward(model, optimizer, 3)
-        poison_gradient(model)
-        gradients = [p.grad for p in model.parameters()]
-        optimizer.step()
-        unchanged(model, optimizer, before, left)
-        assert all(p.grad is g for p, g in zip(model.parameters(), gradients, strict=True))
-        if rank() == 1 or not rules:  # a rank that knew of it took no step
-            assert torch.equal(moments(model, optimizer, "momentum_buffer"), moment)
-        train(model, optimizer, 2, first=4)
-        assert flat(model).isfinite().all() and not torch.equal(flat(model), before)
-
-        model, optimizer = made(Plain, rules=rules)
-        train(model, optimizer, 3)
-        before, left = flat(model), residual(model, optimizer)
-        optimizer.meddle = poison_change
-        train(model, optimizer, 1, first=3)
-        unchanged(model, optimizer, before, left)
-        optimizer.meddle = lambda _: None
-        train(model, optimizer, 1, first=4)
-        assert same_bits_everywhere(flat(model)) and flat(model).isfinite().all()
-        assert topknot.stats(optimizer)["steps"] == 5
-
-
-def unchanged(model, optimizer, before, left) -> None:
-    assert torch.equal(flat(model), before)
-    now = residual(model, optimizer)
-    assert torch.equal(now.view(torch.int32), left.view(torch.int32))
-    assert topknot.stats(optimizer)["not_finite"] > 0
-
-
-def a_grad_scaler_skips_on_all_ranks():
-    model, optimizer = made()
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for step in range(4):
-        optimizer.zero_grad()
-        x, y = batch(step)
-        scaler.scale(nn.functional.cross_entropy(model(x), y)).backward()
-        if step == 2 and rank() == 1:
-            model.head.weight.grad[0, 0] = math.nan
-        before, scale = flat(model), scaler.get_scale()
-        topknot.synchronize(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
-        assert torch.equal(flat(model), before) == (step == 2)
-        assert (scaler.get_scale() < scale) == (step == 2)
-        assert same_bits_everywhere(flat(model))
-
-
-def a_step_that_raises_leaves_the_agreed_weights():
-    def fail(_):
-        raise KeyError("out of sorts")
-
-    class Failing(Plain):
-        def __init__(self, parameters):
-            super().__init__(parameters)
-            for group in self.param_groups:
-                group.update(weight_decay=0.5, decoupled_weight_decay=True)
-
-    model, optimizer = made(Failing)
-    twin, other = made(Failing)
-    optimizer.meddle = fail
-    refuses(KeyError, "out of sorts", lambda: train(model, optimizer, 1))
-    optimizer.meddle = lambda _: None
-    for one, its in ((model, optimizer), (twin, other)):
-        integers(one, 1)
-        its.step()
-    assert torch.equal(flat(model), flat(twin))
-    assert optimizer.param_groups[0]["weight_decay"] == 0.5
-
-
-def weights_that_drift_apart_are_told():
-    def normalise(optimizer):  # by a norm that is another on each rank
-        with torch.no_grad():
-            norm = sum(p.grad.norm() for g in optimizer.param_groups for p in g["params"])
-            for group in optimizer.param_groups:
-                for p in group["params"]:
-                    p.sub_(p.grad / norm)
-
-    model, optimizer = made(lambda p: Plain(p, lr=0.0, meddle=normalise))
-    said = "rank 1 has other weights than rank 0 after 1 steps"
-    refuses(topknot.DisagreementError, said, lambda: train(model, optimizer, 1))
-    model, optimizer = made(lambda p: Plain(p, lr=0.0, meddle=normalise), rules=["*=0.02"])
-    train(model, optimizer, 3)
-    assert same_bits_everywhere(flat(model))
-
-
-def refuses_what_cannot_be():
-    for options, words in (
-        ({"exchange": "weights"}, "is neither \"updates\" nor \"gradients\""),
-        ({"memory": "dgc"}, "the memory is residual"),
-        ({"gain": "sqrt"}, "gain='sqrt' is neither"),
-        ({"gain": 0.0}, "gain=0.0 is neither"),
-        ({"clip": -1.0}, "clip=-1.0 is no length"),
-    ):
-        refuses(topknot.ConfigError, words, lambda: made(**options))  # noqa: B023
-    model, optimizer = made()
-    refuses(topknot.ConfigError, "step(closure)", lambda: optimizer.step(lambda: None))
-    optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
-    refuses(topknot.ConfigError, "not given by name", lambda: train(model, optimizer, 1))
-    _, gradients = made(exchange="gradients")
-    refuses(topknot.ConfigError, "cannot be settled", lambda: topknot.settle(gradients))
-    _, dense = made(density=1)
-    topknot.settle(dense)
-
-
-def attach_takes_the_momentum_over():
-    for nesterov in (False, True):
-        plain, hooked = network(), network()
-        outside = sgd(plain.parameters(), nesterov=nesterov)
-        inside = sgd(hooked.parameters(), nesterov=nesterov)
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            topknot.attach(hooked, density=1, optimizer=inside)
-        assert_told_once(said, "momentum of 0.9 into its memory")
-        assert inside.param_groups[0]["momentum"] == 0
-        train(plain, outside, 10)
-        train(hooked, inside, 10)
-        torch.testing.assert_close(flat(hooked), flat(plain), rtol=1e-4, atol=1e-5)
-    refuses(
-        topknot.ConfigError,
-        "do not go together",
-        lambda: topknot.attach(network(), memory="residual", optimizer=sgd(plain.parameters())),
-    )
-    refuses(
-        topknot.ConfigError,
-        "before its first step",
-        lambda: topknot.attach(network(), optimizer=outside),
-    )
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        topknot.attach(network(), "dgc")
-        topknot.attach(network(), optimizer=sgd(plain.parameters(), momentum=0))
-        topknot.attach(network(), density=1)
-        assert said == []
-        topknot.attach(network())
-        topknot.attach(network())
-    assert_told_once(said, "topknot.DistributedOptimizer(")
-
-
-def assert_told_once(said, words: str) -> None:
-    """By rank 0 alone."""
-    found = [words in str(one.message) for one in said]
-    assert found == ([True] if rank() == 0 else []), said
 
 
 if __name__ == "__main__":

@@ -44,6 +44,12 @@ class _Methods:
                 "optimizer comes first, and the memory is residual."
             )
 
+        if self.exchange == "updates" and "lr=inside" in self.memory:
+            raise _core.ConfigError(
+                f'memory={self.memory!r} is for gradients: with exchange="updates" residuals are '
+                "changes of the weights, which have the rate inside already."
+            )
+
     def engine(self) -> dict[str, Any]:
         """What the binding takes."""
         values = {name: getattr(self, name) for name in _core.options()}
@@ -61,9 +67,7 @@ class _Methods:
         }
 
 
-Options = dataclasses.make_dataclass(
-    "Options", _FIELDS, bases=(_Methods,), frozen=True, module=__name__
-)
+Options = dataclasses.make_dataclass("Options", _FIELDS, bases=(_Methods,), frozen=True)
 
 
 def make_options(caller: str, **given: Any) -> Options:

@@ -28,11 +28,12 @@ class SparseAllreduce:
     def __init__(
         self,
         scheme: str | None = None,
+        density: float | None = None,
         *,
         process_group: dist.ProcessGroup | None = None,
         **options: Any,
     ) -> None:
-        made = make_options("SparseAllreduce", scheme=scheme, **options)
+        made = make_options("SparseAllreduce", scheme=scheme, density=density, **options)
         # A tensor that is handed in by itself is meant to be sparsified.
         made = dataclasses.replace(made, rules=(*made.rules, f"*={made.density!r}"))
         refuse_rate_inside(made)

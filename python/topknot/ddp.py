@@ -23,6 +23,7 @@ from topknot._session import (
 def attach(
     model: DistributedDataParallel,
     scheme: str | None = None,
+    density: float | None = None,
     *,
     optimizer: torch.optim.Optimizer | None = None,
     **options: Any,
@@ -61,7 +62,7 @@ def attach(
                  with a sentence that names it
     """
     _refuse_what_cannot_be(model)
-    made = make_options("attach", scheme=scheme, **options)
+    made = make_options("attach", scheme=scheme, density=density, **options)
     if made.exchange != "gradients":
         raise _core.ConfigError(
             "DDP exchanges gradients; for updates use topknot.DistributedOptimizer()."

@@ -32,6 +32,7 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     optimizer: AnyOptimizer,
     named_parameters: Iterable[tuple[str, torch.nn.Parameter]],
     scheme: str | None = None,
+    density: float | None = None,
     *,
     exchange: str = "updates",
     first_moments: Iterable[str] = FIRST_MOMENTS,
@@ -75,7 +76,9 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     if has_session(optimizer):
         raise _core.ConfigError("This optimizer is distributed by topknot already.")
     parameters = [(name, p) for name, p in named_parameters if p.requires_grad]
-    made = make_options("DistributedOptimizer", scheme=scheme, exchange=exchange, **options)
+    made = make_options(
+        "DistributedOptimizer", scheme=scheme, density=density, exchange=exchange, **options
+    )
     moments = tuple(first_moments)
     also = {
         "backward_passes_per_step": str(backward_passes_per_step),
