@@ -3,8 +3,8 @@
 
 #include "data/file.h"
 #include "data/grammar.h"
-#include "data/letters.h"
 #include "data/sets.h"
+#include "data/unicode.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
 
@@ -12,7 +12,7 @@ namespace topknot::data {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 26;
-constexpr std::size_t kLongestWord = 100;  // in letters; longer ones are unknown
+constexpr std::size_t kLongestWord = 100;  // in code points; longer ones are unknown
 constexpr std::string_view kSpecial[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
 TokenId need(const Vocabulary& vocabulary, std::string_view piece,
@@ -24,20 +24,7 @@ TokenId need(const Vocabulary& vocabulary, std::string_view piece,
   return *id;
 }
 
-/// Korean syllables are letters put together; BERT takes them apart.
-bool append_syllable(std::string& word, char32_t letter) {
-  constexpr char32_t kFirst = 0xAC00;
-  constexpr char32_t kVowels = 21;
-  constexpr char32_t kTails = 28;
-  if (letter < kFirst || letter > 0xD7A3) return false;
-  const char32_t n = letter - kFirst;
-  append_letter(word, 0x1100 + n / (kVowels * kTails));
-  append_letter(word, 0x1161 + n / kTails % kVowels);
-  if (n % kTails != 0) append_letter(word, 0x11A7 + n % kTails);
-  return true;
-}
-
-std::size_t letters_in(std::string_view word) {
+std::size_t code_points_in(std::string_view word) {
   std::size_t count = 0;
   for (const char c : word)
     count += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
@@ -87,7 +74,7 @@ WordPiece::WordPiece(Vocabulary vocabulary, const std::filesystem::path& source)
 void WordPiece::append_pieces(std::string_view word, std::vector<TokenId>& ids) const {
   const std::size_t before = ids.size();
   std::string piece;
-  bool known = letters_in(word) <= kLongestWord;
+  bool known = code_points_in(word) <= kLongestWord;
   for (std::size_t at = 0; known && at < word.size();) {
     known = false;
     for (std::size_t end = word.size(); end > at; --end) {
@@ -114,21 +101,20 @@ std::vector<TokenId> WordPiece::encode(std::string_view text) const {
   };
   const std::size_t size = text.size();
   while (!text.empty()) {
-    const std::optional<char32_t> letter = next_letter(text);
-    if (!letter)
+    const std::optional<char32_t> next = next_code_point(text);
+    if (!next)
       throw DataError("The text is not UTF-8 at byte " +
                       std::to_string(size - text.size()) + ".");
-    if (is_space(*letter)) {
-      end_word();
-    } else if (is_unseen(*letter)) {
-      continue;
-    } else if (is_punctuation(*letter) || is_ideograph(*letter)) {
-      end_word();
-      append_letter(word, *letter);
-      end_word();
-    } else if (!append_syllable(word, *letter)) {
-      if (const char32_t plain = fold(*letter); plain != 0) append_letter(word, plain);
+    const bool alone = is_ideograph(*next);
+    if (alone || is_space(*next)) end_word();
+    if (is_space(*next) || is_control(*next)) continue;
+    for (const char32_t plain : fold(*next)) {
+      const bool punctuation = is_punctuation(plain);
+      if (punctuation) end_word();
+      append_code_point(word, plain);
+      if (punctuation) end_word();
     }
+    if (alone) end_word();
   }
   end_word();
   return ids;

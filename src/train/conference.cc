@@ -7,7 +7,7 @@
 namespace topknot::train {
 
 Conference::Conference(Transport& link, int channel)
-    : channel_(link.channel(channel)), channel_(*channel_, "train", params_) {}
+    : channel_(link.channel(channel)), messages_(*channel_, "train", params_) {}
 
 std::vector<std::vector<double>> Conference::gather(const std::vector<double>& mine) {
   std::vector<std::uint32_t> words;
@@ -16,9 +16,9 @@ std::vector<std::vector<double>> Conference::gather(const std::vector<double>& m
     words.push_back(static_cast<std::uint32_t>(bits));
     words.push_back(static_cast<std::uint32_t>(bits >> 32));
   }
-  channel_.begin(words.size(), 0);
-  channel_.enter("confer");
-  const std::vector<std::uint32_t> all = collective::gather_words(channel_, words);
+  messages_.begin(words.size(), 0);
+  messages_.enter("confer");
+  const std::vector<std::uint32_t> all = collective::gather_words(messages_, words);
   std::vector<std::vector<double>> heard;
   for (std::size_t at = 0; at < all.size(); at += 2) {
     if (at % words.size() == 0) heard.emplace_back();
@@ -36,10 +36,10 @@ std::vector<double> Conference::sum(const std::vector<double>& mine) {
 }
 
 void Conference::average(std::span<float> x) {
-  channel_.begin(x.size(), 0);
+  messages_.begin(x.size(), 0);
   std::vector<float> error;
-  sum_.run(channel_, x, error);
-  for (float& value : x) value /= static_cast<float>(channel_.size());
+  sum_.run(messages_, x, error);
+  for (float& value : x) value /= static_cast<float>(messages_.size());
 }
 
 }  // namespace topknot::train

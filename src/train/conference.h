@@ -30,7 +30,7 @@ class Conference {
  private:
   std::unique_ptr<Transport> channel_;
   Params params_;
-  collective::MessageChannel channel_;
+  collective::MessageChannel messages_;
   collective::RankOrderSum sum_;
 };
 
