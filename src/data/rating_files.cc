@@ -19,9 +19,9 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 constexpr std::uint32_t kMostIds = 1U << 28;
 
 /// Takes numbers off the front of a line.
-class Line {
+class LineReader {
  public:
-  Line(const fs::path& file, std::size_t number, std::string_view text)
+  LineReader(const fs::path& file, std::size_t number, std::string_view text)
       : file_(file), number_(number), text_(text) {}
 
   bool done() const { return text_.empty(); }
@@ -74,7 +74,8 @@ void for_each_record(const fs::path& file, Use use) {
   if (!text.empty() && text.back() != '\n')
     throw DataError(about(file) + "does not end with a line's end: it was cut short.");
   std::size_t number = 0;
-  for_each_line(text, [&](std::string_view line) { use(Line(file, ++number, line)); });
+  for_each_line(text,
+                [&](std::string_view line) { use(LineReader(file, ++number, line)); });
   if (number == 0) throw DataError(about(file) + "is empty.");
 }
 
@@ -83,7 +84,7 @@ std::unordered_set<std::uint32_t> known_ids(const fs::path& file, bool headed) {
   std::unordered_set<std::uint32_t> ids;
   std::error_code error;
   if (!fs::exists(file, error)) return ids;
-  for_each_record(file, [&](Line line) {
+  for_each_record(file, [&](LineReader line) {
     if (!std::exchange(headed, false)) ids.insert(line.id("item"));
   });
   return ids;
@@ -102,7 +103,7 @@ Ratings read_ncf_files(const fs::path& folder, const std::string& name) {
   std::uint32_t items = known.empty() ? 0 : bound;
 
   std::vector<std::uint32_t> held_out;
-  for_each_record(test_file, [&](Line line) {
+  for_each_record(test_file, [&](LineReader line) {
     if (line.id("user") != held_out.size())
       line.refuse("is not of user " + std::to_string(held_out.size()) +
                   "; there is one line for each, in order");
@@ -112,7 +113,7 @@ Ratings read_ncf_files(const fs::path& folder, const std::string& name) {
   });
   const auto users = static_cast<std::uint32_t>(held_out.size());
   std::vector<Ratings::Pair> train;
-  for_each_record(train_file, [&](Line line) {
+  for_each_record(train_file, [&](LineReader line) {
     Ratings::Pair pair{};
     pair.user = line.id("user", users);
     line.skip("\t");
@@ -123,7 +124,7 @@ Ratings read_ncf_files(const fs::path& folder, const std::string& name) {
   });
   std::vector<std::uint32_t> negatives;
   std::uint32_t user = 0;
-  for_each_record(negative_file, [&](Line line) {
+  for_each_record(negative_file, [&](LineReader line) {
     line.skip("(");
     if (line.id("user", users) != user)
       line.refuse("is not of user " + std::to_string(user));
@@ -151,7 +152,7 @@ std::vector<RawRating> read_raw_ratings(const fs::path& file) {
       known_ids(file.parent_path() / (csv ? "movies.csv" : "movies.dat"), csv);
   std::vector<RawRating> ratings;
   bool head = csv;
-  for_each_record(file, [&](Line line) {
+  for_each_record(file, [&](LineReader line) {
     if (std::exchange(head, false)) return line.skip("userId,movieId,rating,timestamp");
     RawRating one{};
     one.user = line.id("user");

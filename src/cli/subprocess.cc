@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/programs.h"
+#include "cli/subprocess.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -51,7 +51,7 @@ class Pipe {
 
 }  // namespace
 
-Ran run_program(const std::vector<std::string>& words) {
+SubprocessResult run_subprocess(const std::vector<std::string>& words) {
   Pipe pipe;
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
@@ -69,13 +69,13 @@ Ran run_program(const std::vector<std::string>& words) {
     throw ConfigError(words[0] + " cannot be run (" + std::strerror(error) +
                       "); install it and try again.");
   pipe.close_writer();
-  Ran ran;
-  ran.output = pipe.read_all();
+  SubprocessResult done;
+  done.output = pipe.read_all();
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  ran.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ran;
+  done.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return done;
 }
 
 }  // namespace topknot::cli

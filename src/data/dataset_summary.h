@@ -12,9 +12,9 @@
 namespace topknot::data {
 
 /// What a set holds, such as {"training images", 50000}, in the order to say it in.
-using Contents = std::vector<std::pair<std::string, std::size_t>>;
+using DatasetSummary = std::vector<std::pair<std::string, std::size_t>>;
 
 /// Opens all of the set in `folder` with its reader and counts. Throws as the reader does.
-Contents contents(const Set& set, const std::filesystem::path& folder);
+DatasetSummary summarize(const Set& set, const std::filesystem::path& folder);
 
 }  // namespace topknot::data

@@ -6,13 +6,13 @@
 
 namespace topknot::cli {
 
-struct Ran {
+struct SubprocessResult {
   int exit_code = 0;   ///< 128 + the signal where one ended it
   std::string output;  ///< what it wrote to standard output
 };
 
 /// Runs a program and waits for it. No shell sees the words, so nothing in them has a meaning
 /// but to the program. Its errors go to ours. Throws ConfigError when it is not installed.
-Ran run_program(const std::vector<std::string>& words);
+SubprocessResult run_subprocess(const std::vector<std::string>& words);
 
 }  // namespace topknot::cli

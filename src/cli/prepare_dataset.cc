@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/prepare.h"
+#include "cli/prepare_dataset.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/programs.h"
+#include "cli/subprocess.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -20,21 +20,21 @@ using data::Packing;
 using data::Set;
 
 /// Where things are until they are known to be good.
-class Workshop {
+class StagingFolder {
  public:
-  explicit Workshop(const fs::path& beside)
+  explicit StagingFolder(const fs::path& beside)
       : path_(beside / (".topknot-" + std::to_string(getpid()))) {
     std::error_code error;
     fs::create_directories(path_, error);
     if (error)
       throw StorageError(path_.string() + ": cannot be made (" + error.message() + ").");
   }
-  ~Workshop() {
+  ~StagingFolder() {
     std::error_code error;
     fs::remove_all(path_, error);
   }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  StagingFolder(const StagingFolder&) = delete;
+  StagingFolder& operator=(const StagingFolder&) = delete;
 
   const fs::path& path() const { return path_; }
 
@@ -49,29 +49,30 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-void fetch(const Archive& archive, const fs::path& file, const Wish& wish) {
-  wish.say("Fetching " + std::string(archive.url));
+void fetch(const Archive& archive, const fs::path& file, const PrepareOptions& options) {
+  options.say("Fetching " + std::string(archive.url));
   const bool watched = isatty(STDERR_FILENO) != 0;
-  const Ran ran =
-      run_program({"curl", "--fail", "--location", "--proto", "=https,http", "--retry",
-                   "3", watched ? "--progress-bar" : "--silent", "--show-error",
-                   "--output", file.string(), "--", std::string(archive.url)});
-  if (ran.exit_code != 0)
+  const SubprocessResult done =
+      run_subprocess({"curl", "--fail", "--location", "--proto", "=https,http", "--retry",
+                      "3", watched ? "--progress-bar" : "--silent", "--show-error",
+                      "--output", file.string(), "--", std::string(archive.url)});
+  if (done.exit_code != 0)
     throw DataError(std::string(archive.url) + " could not be fetched (curl ended with " +
-                    std::to_string(ran.exit_code) +
+                    std::to_string(done.exit_code) +
                     "); get it by other means and give it with --from FILE.");
 }
 
 std::string hash_of(const fs::path& file, const std::string& kind) {
-  const Ran ran = run_program({kind + "sum", "--", file.string()});
-  std::string hash = ran.output.substr(0, ran.output.find(' '));
+  const SubprocessResult done = run_subprocess({kind + "sum", "--", file.string()});
+  std::string hash = done.output.substr(0, done.output.find(' '));
   if (hash.starts_with('\\')) hash.erase(0, 1);  // said of names with unusual letters
-  if (ran.exit_code != 0 || hash.empty())
+  if (done.exit_code != 0 || hash.empty())
     throw DataError(file.string() + ": " + kind + "sum could not read it.");
   return hash;
 }
 
-void check_hash(const Archive& archive, const fs::path& file, const Wish& wish) {
+void check_hash(const Archive& archive, const fs::path& file,
+                const PrepareOptions& options) {
   const std::string wanted(archive.hash.substr(archive.hash.find(':') + 1));
   const std::string kind(archive.hash.substr(0, archive.hash.find(':')));
   const std::string got = hash_of(file, kind);
@@ -79,10 +80,11 @@ void check_hash(const Archive& archive, const fs::path& file, const Wish& wish) 
   const std::string sentence = file.filename().string() + " has the " + kind + " " + got +
                                " and the published " + std::string(archive.name) +
                                " has " + wanted;
-  if (!wish.from)
+  if (!options.from)
     throw DataError(sentence + "; it was damaged on the way or changed since.");
-  if (!wish.unchecked) throw DataError(sentence + "; --unchecked takes it all the same.");
-  wish.say(sentence + "; taken unchecked.");
+  if (!options.unchecked)
+    throw DataError(sentence + "; --unchecked takes it all the same.");
+  options.say(sentence + "; taken unchecked.");
 }
 
 /// Throws unless `member` is one that the set may have.
@@ -117,13 +119,14 @@ void check_kinds(const std::vector<std::string>& listing) {
       throw DataError("The archive has what is neither file nor folder in it: " + line);
 }
 
-Ran run_on_archive(const std::vector<std::string>& words, const fs::path& file) {
-  Ran ran = run_program(words);
-  if (ran.exit_code != 0)
+SubprocessResult run_on_archive(const std::vector<std::string>& words,
+                                const fs::path& file) {
+  SubprocessResult done = run_subprocess(words);
+  if (done.exit_code != 0)
     throw DataError(file.string() + ": " + words[0] +
-                    " cannot unpack it (it ended with " + std::to_string(ran.exit_code) +
+                    " cannot unpack it (it ended with " + std::to_string(done.exit_code) +
                     ").");
-  return ran;
+  return done;
 }
 
 void unpack(const Set& set, const fs::path& file, const fs::path& into) {
@@ -145,21 +148,21 @@ void unpack(const Set& set, const fs::path& file, const fs::path& into) {
 }
 
 /// The archive as a file: fetched, or what the user has.
-fs::path obtain(const Set& set, const Archive& archive, const Workshop& workshop,
-                const Wish& wish) {
-  fs::path file = workshop.path() / archive.name;
-  if (!wish.from) {
-    fetch(archive, file, wish);
+fs::path obtain(const Set& set, const Archive& archive, const StagingFolder& staging,
+                const PrepareOptions& options) {
+  fs::path file = staging.path() / archive.name;
+  if (!options.from) {
+    fetch(archive, file, options);
   } else {
-    const bool folder = fs::is_directory(*wish.from);
+    const bool folder = fs::is_directory(*options.from);
     if (folder && set.packing != Packing::files)
-      throw DataError(wish.from->string() + " is a folder; " + std::string(set.name) +
+      throw DataError(options.from->string() + " is a folder; " + std::string(set.name) +
                       " is prepared from " + std::string(archive.name) + ".");
-    file = folder ? *wish.from / archive.name : *wish.from;
+    file = folder ? *options.from / archive.name : *options.from;
     if (!fs::is_regular_file(file))
       throw DataError(file.string() + ": there is no such file.");
   }
-  check_hash(archive, file, wish);
+  check_hash(archive, file, options);
   return file;
 }
 
@@ -179,7 +182,7 @@ void move_into_place(const fs::path& from, const fs::path& to) {
 
 Prepared what_is_there(const Set& set, const fs::path& place) {
   try {
-    return {place, data::contents(set, place), true};
+    return {place, data::summarize(set, place), true};
   } catch (const DataError& error) {
     throw DataError(std::string(error.what()) + " Remove " + place.string() +
                     " to prepare it anew.");
@@ -188,29 +191,29 @@ Prepared what_is_there(const Set& set, const fs::path& place) {
 
 }  // namespace
 
-Prepared prepare(const Set& set, const Wish& wish) {
+Prepared prepare_dataset(const Set& set, const PrepareOptions& options) {
   if (set.archives.empty()) {
-    const fs::path there = data::find_folder(set, wish.into);
-    return {there, data::contents(set, there), true};
+    const fs::path there = data::find_folder(set, options.into);
+    return {there, data::summarize(set, there), true};
   }
-  const fs::path place = wish.into / set.folder;
+  const fs::path place = options.into / set.folder;
   if (fs::exists(place)) return what_is_there(set, place);
-  if (wish.from && set.archives.size() > 1 && !fs::is_directory(*wish.from))
+  if (options.from && set.archives.size() > 1 && !fs::is_directory(*options.from))
     throw DataError(std::string(set.name) + " is " + std::to_string(set.archives.size()) +
                     " files; give the folder that has them with --from.");
-  const Workshop workshop(wish.into);
-  const fs::path unpacked = workshop.path() / "unpacked";
+  const StagingFolder staging(options.into);
+  const fs::path unpacked = staging.path() / "unpacked";
   const fs::path made = unpacked / set.folder;
   fs::create_directories(set.packing == Packing::files ? made : unpacked);
   for (const Archive& archive : set.archives) {
-    const fs::path file = obtain(set, archive, workshop, wish);
+    const fs::path file = obtain(set, archive, staging, options);
     if (set.packing == Packing::files)
       take_copy(file, made / archive.name);
     else
       unpack(set, file, unpacked);
   }
-  wish.say("Reading all of it once");
-  Prepared prepared{place, data::contents(set, made), false};
+  options.say("Reading all of it once");
+  Prepared prepared{place, data::summarize(set, made), false};
   move_into_place(made, place);
   return prepared;
 }

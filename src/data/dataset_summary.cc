@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/contents.h"
+#include "data/dataset_summary.h"
 
 #include "data/documents.h"
 #include "data/images.h"
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Contents of_images(const Set& set, const fs::path& folder) {
+DatasetSummary of_images(const Set& set, const fs::path& folder) {
   const auto train = open_images(set.name, folder, Split::train);
   const auto test = open_images(set.name, folder, Split::test);
   return {{"training images", train->size()},
@@ -20,7 +20,7 @@ Contents of_images(const Set& set, const fs::path& folder) {
           {"classes", static_cast<std::size_t>(train->classes())}};
 }
 
-Contents of_words(const fs::path& folder) {
+DatasetSummary of_words(const fs::path& folder) {
   const Words words = open_words("wikitext2", folder);
   return {{"training words", words.train.size()},
           {"validation words", words.valid.size()},
@@ -28,7 +28,7 @@ Contents of_words(const fs::path& folder) {
           {"different words", words.vocabulary.size()}};
 }
 
-Contents of_documents(const fs::path& folder) {
+DatasetSummary of_documents(const fs::path& folder) {
   // Any word pieces do to see that all can be read.
   const WordPiece pieces = open_word_pieces("generated", {});
   const Documents train = open_documents("wikipedia-en", folder, Split::train, pieces);
@@ -38,20 +38,21 @@ Contents of_documents(const fs::path& folder) {
           {"training sentences", train.sentences()}};
 }
 
-Contents of_speech(const fs::path& folder) {
-  Contents held;
+DatasetSummary of_speech(const fs::path& folder) {
+  DatasetSummary summary;
   std::size_t samples = 0;
   for (const Split split : {Split::train, Split::test}) {
     const auto speech = open_speech("an4", folder, split);
     for (std::size_t i = 0; i < speech->size(); ++i) samples += speech->samples(i).size();
-    held.emplace_back(split == Split::train ? "training utterances" : "test utterances",
-                      speech->size());
+    summary.emplace_back(
+        split == Split::train ? "training utterances" : "test utterances",
+        speech->size());
   }
-  held.emplace_back("seconds", samples / kSampleRate);
-  return held;
+  summary.emplace_back("seconds", samples / kSampleRate);
+  return summary;
 }
 
-Contents of_ratings(const Set& set, const fs::path& folder) {
+DatasetSummary of_ratings(const Set& set, const fs::path& folder) {
   const Ratings ratings = open_ratings(set.name, folder);
   return {{"training ratings", ratings.train().size()},
           {"users", ratings.users()},
@@ -60,7 +61,7 @@ Contents of_ratings(const Set& set, const fs::path& folder) {
 
 }  // namespace
 
-Contents contents(const Set& set, const fs::path& folder) {
+DatasetSummary summarize(const Set& set, const fs::path& folder) {
   if (set.name == "wikitext2") return of_words(folder);
   if (set.name == "wikipedia-en") return of_documents(folder);
   if (set.name == "bert-vocab")

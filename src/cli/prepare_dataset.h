@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "data/contents.h"
+#include "data/dataset_summary.h"
 
 namespace topknot::cli {
 
-struct Wish {
+struct PrepareOptions {
   std::filesystem::path into = "data";          ///< where the set's folder is made
   std::optional<std::filesystem::path> from;    ///< what the user has already
   bool unchecked = false;                       ///< take it with another hash
@@ -19,13 +19,13 @@ struct Wish {
 
 struct Prepared {
   std::filesystem::path folder;
-  data::Contents contents;
+  data::DatasetSummary summary;
   bool was_there = false;
 };
 
 /// Fetches or takes the set, checks its hash and its members, unpacks it beside its place,
 /// opens it with its reader, and only then moves it into place: a folder that is there is
 /// whole. Throws DataError, ConfigError or StorageError and leaves nothing behind.
-Prepared prepare(const data::Set& set, const Wish& wish);
+Prepared prepare_dataset(const data::Set& set, const PrepareOptions& options);
 
 }  // namespace topknot::cli
