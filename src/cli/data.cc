@@ -24,7 +24,7 @@ struct DataOptions {
 
 void list_sets(bool as_json) {
   Json all = Json::array();
-  for (const data::Set& set : data::sets()) {
+  for (const data::Dataset& set : data::datasets()) {
     all.push_back({{"name", set.name},
                    {"summary", set.summary},
                    {"licence", set.licence},
@@ -44,7 +44,7 @@ void list_sets(bool as_json) {
         "Every domain also has a generated set that needs no download.\n");
 }
 
-void say_prepared(const data::Set& set, const Prepared& done, bool as_json) {
+void say_prepared(const data::Dataset& set, const Prepared& done, bool as_json) {
   if (as_json) {
     Json held = Json::object();
     for (const auto& [what, count] : done.summary) held[what] = count;
@@ -72,7 +72,7 @@ void run_data(const DataOptions& options) {
       throw ConfigError("--from needs the name of the set that the file is of.");
     return list_sets(options.json);
   }
-  const data::Set& set = data::find_set(options.name);
+  const data::Dataset& set = data::find_dataset(options.name);
   if (options.unchecked && options.from.empty())
     throw ConfigError("--unchecked is for a file that was given with --from.");
   PrepareOptions how{

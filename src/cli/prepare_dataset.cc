@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using data::Archive;
+using data::Dataset;
 using data::Packing;
-using data::Set;
 
 /// Where things are until they are known to be good.
 class StagingFolder {
@@ -88,23 +88,22 @@ void check_hash(const Archive& archive, const fs::path& file,
 }
 
 /// Throws unless `member` is one that the set may have.
-void check_member(const Set& set, const std::string& member) {
+void check_member(const Dataset& set, const std::string& member) {
   const bool expected =
       std::any_of(set.members.begin(), set.members.end(), [&](std::string_view known) {
         return known.ends_with('/') ? member.starts_with(known) : member == known;
       });
   const bool climbs = ("/" + member + "/").find("/../") != std::string::npos;
   if (expected && !climbs) return;
-  const bool pickle =
-      member.starts_with("cifar-10-batches-py") || member.starts_with("cifar-100-python");
-  throw DataError("The archive has " + member + " in it, which is not of " +
-                  std::string(set.name) +
-                  (pickle ? ": this is the python version, which is pickle and is not "
-                            "read; take the binary version."
-                          : "; nothing was unpacked."));
+  const std::string sentence =
+      "The archive has " + member + " in it, which is not of " + std::string(set.name);
+  for (const data::OtherVersion& other : set.other_versions)
+    if (member.starts_with(other.prefix))
+      throw DataError(sentence + ": " + std::string(other.reason));
+  throw DataError(sentence + "; nothing was unpacked.");
 }
 
-void check_members(const Set& set, const std::vector<std::string>& members) {
+void check_members(const Dataset& set, const std::vector<std::string>& members) {
   for (const std::string& member : members) check_member(set, member);
   for (const std::string_view known : set.members)
     if (!known.ends_with('/') &&
@@ -129,7 +128,7 @@ SubprocessResult run_on_archive(const std::vector<std::string>& words,
   return done;
 }
 
-void unpack(const Set& set, const fs::path& file, const fs::path& into) {
+void unpack(const Dataset& set, const fs::path& file, const fs::path& into) {
   const std::string name = fs::absolute(file).string();
   if (set.packing == Packing::tar) {
     check_members(set, lines_of(run_on_archive({"tar", "-tzf", name}, file).output));
@@ -148,7 +147,7 @@ void unpack(const Set& set, const fs::path& file, const fs::path& into) {
 }
 
 /// The archive as a file: fetched, or what the user has.
-fs::path obtain(const Set& set, const Archive& archive, const StagingFolder& staging,
+fs::path obtain(const Dataset& set, const Archive& archive, const StagingFolder& staging,
                 const PrepareOptions& options) {
   fs::path file = staging.path() / archive.name;
   if (!options.from) {
@@ -180,7 +179,7 @@ void move_into_place(const fs::path& from, const fs::path& to) {
     throw StorageError(to.string() + ": cannot be made (" + error.message() + ").");
 }
 
-Prepared what_is_there(const Set& set, const fs::path& place) {
+Prepared what_is_there(const Dataset& set, const fs::path& place) {
   try {
     return {place, data::summarize(set, place), true};
   } catch (const DataError& error) {
@@ -191,7 +190,7 @@ Prepared what_is_there(const Set& set, const fs::path& place) {
 
 }  // namespace
 
-Prepared prepare_dataset(const Set& set, const PrepareOptions& options) {
+Prepared prepare_dataset(const Dataset& set, const PrepareOptions& options) {
   if (set.archives.empty()) {
     const fs::path there = data::find_folder(set, options.into);
     return {there, data::summarize(set, there), true};

@@ -26,6 +26,6 @@ struct Prepared {
 /// Fetches or takes the set, checks its hash and its members, unpacks it beside its place,
 /// opens it with its reader, and only then moves it into place: a folder that is there is
 /// whole. Throws DataError, ConfigError or StorageError and leaves nothing behind.
-Prepared prepare_dataset(const data::Set& set, const PrepareOptions& options);
+Prepared prepare_dataset(const data::Dataset& set, const PrepareOptions& options);
 
 }  // namespace topknot::cli

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/sets.h"
+#include "data/dataset.h"
 
 namespace topknot::data {
 
@@ -15,6 +15,6 @@ namespace topknot::data {
 using DatasetSummary = std::vector<std::pair<std::string, std::size_t>>;
 
 /// Opens all of the set in `folder` with its reader and counts. Throws as the reader does.
-DatasetSummary summarize(const Set& set, const std::filesystem::path& folder);
+DatasetSummary summarize(const Dataset& set, const std::filesystem::path& folder);
 
 }  // namespace topknot::data

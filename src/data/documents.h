@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/random.h"
-#include "data/images.h"
+#include "data/split.h"
 #include "data/wordpiece.h"
 
 namespace topknot::data {

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "core/random.h"
+#include "data/split.h"
 
 namespace topknot::data {
 
@@ -51,9 +52,6 @@ class Images {
   /// Whether reading an image is only a copy.
   virtual bool in_memory() const { return false; }
 };
-
-/// Which half of a set.
-enum class Split { train, test };
 
 /// Opens a set by name. `folder` is where its files are:
 ///

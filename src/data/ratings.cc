@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "data/file.h"
-#include "data/rating_files.h"
-#include "data/sets.h"
-#include "topknot/error.h"
-#include "topknot/params.h"
+#include "data/dataset.h"
+#include "data/generated/generated.h"
 
 namespace topknot::data {
 namespace {
-
-constexpr std::uint64_t kNegativesSeed = 1;  // of raw sets, so that all runs rank alike
 
 std::uint32_t number_of(std::unordered_map<std::uint32_t, std::uint32_t>& numbers,
                         std::uint32_t name) {
@@ -138,17 +133,9 @@ Ratings open_ratings(std::string_view name, const std::filesystem::path& folder)
     spec.params.refuse_unknown("generated ratings");
     return leave_one_out(raw, kNegativesSeed, "generated");
   }
-  if (spec.name != "ml-1m" && spec.name != "ml-20m")
-    throw ConfigError("There are no ratings " + in_quotes(spec.name) +
-                      "; there are ml-1m, ml-20m and generated.");
+  const Dataset& set = find_dataset_of<RatingsReader>(spec.name, "There are no ratings");
   spec.params.refuse_unknown(spec.name);
-  const std::filesystem::path at = find_folder(find_set(spec.name), folder);
-  if (std::error_code error;
-      std::filesystem::exists(at / (spec.name + ".train.rating"), error))
-    return read_ncf_files(at, spec.name);
-  const std::filesystem::path file =
-      at / (spec.name == "ml-1m" ? "ratings.dat" : "ratings.csv");
-  return leave_one_out(read_raw_ratings(file), kNegativesSeed, file);
+  return std::get<RatingsReader>(set.reader).open(find_folder(set, folder));
 }
 
 }  // namespace topknot::data

@@ -59,6 +59,9 @@ struct RawRating {
   std::int64_t time;
 };
 
+/// Seeds the negatives of raw ratings, so that all runs rank the same items.
+constexpr std::uint64_t kNegativesSeed = 1;
+
 /// Numbers users and items from 0 in order of appearance, holds out each user's latest rating
 /// (of equal times the last), and draws negatives from `seed`. `source` is named in errors.
 /// Throws DataError when a user has fewer than two ratings, or a pair comes twice.

@@ -10,11 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "data/images.h"
+#include "data/formats/audio.h"
+#include "data/split.h"
 
 namespace topknot::data {
-
-constexpr std::uint32_t kSampleRate = 16'000;
 
 /// What a recogniser tells apart: 0 is CTC's blank, then apostrophe, A to Z, and space.
 constexpr std::string_view kAlphabet = "_'ABCDEFGHIJKLMNOPQRSTUVWXYZ ";
@@ -40,11 +39,5 @@ class Speech {
 /// or a transcript has no file.
 std::unique_ptr<Speech> open_speech(std::string_view name,
                                     const std::filesystem::path& folder, Split split);
-
-/// The samples of a file of 16-bit mono at kSampleRate: RIFF wave, NIST sphere (not
-/// shortened), or, where neither's mark is there, raw samples; their byte order is the one
-/// that makes the smoother curve. Throws DataError at anything else and at a file that is
-/// cut short.
-std::vector<float> read_audio(const std::filesystem::path& file);
 
 }  // namespace topknot::data

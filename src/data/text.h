@@ -49,6 +49,9 @@ struct Words {
 /// has a word that the training part has not.
 Words open_words(std::string_view name, const std::filesystem::path& folder);
 
+/// What stands for the end of a line.
+constexpr std::string_view kLineEnd = "<eos>";
+
 /// The ids of all words in `text`, with "<eos>" after each line. Throws DataError that names
 /// `file` and the line at a word that `vocabulary` has not.
 std::vector<TokenId> to_ids(std::string_view text, const Vocabulary& vocabulary,

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/wordpiece.h"
 
-#include "data/file.h"
-#include "data/grammar.h"
-#include "data/sets.h"
+#include "data/dataset.h"
+#include "data/generated/generated.h"
 #include "data/unicode.h"
-#include "topknot/error.h"
-#include "topknot/params.h"
 
 namespace topknot::data {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 26;
 constexpr std::size_t kLongestWord = 100;  // in code points; longer ones are unknown
-constexpr std::string_view kSpecial[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
 TokenId need(const Vocabulary& vocabulary, std::string_view piece,
              const std::filesystem::path& source) {
@@ -31,45 +26,15 @@ std::size_t code_points_in(std::string_view word) {
   return count;
 }
 
-Vocabulary read_vocabulary(const std::filesystem::path& file) {
-  const std::string text = read_text(file, kMostBytes);
-  Vocabulary vocabulary;
-  std::size_t number = 0;
-  for_each_line(text, [&](std::string_view line) {
-    ++number;
-    if (line.empty())
-      throw DataError(about(file) + "line " + std::to_string(number) + " is empty.");
-    if (static_cast<std::size_t>(vocabulary.add(line)) + 1 != number)
-      throw DataError(about(file) + "line " + std::to_string(number) + " repeats " +
-                      in_quotes(line) + ".");
-  });
-  return vocabulary;
-}
-
-Vocabulary make_vocabulary(Params& params) {
-  const Grammar grammar(
-      static_cast<std::uint64_t>(params.integer("seed", 1, 0, INT64_MAX, "the language")),
-      static_cast<std::size_t>(
-          params.integer("words", 2000, 128, 1'000'000, "words of the language")));
-  Vocabulary vocabulary;
-  for (const std::string_view piece : kSpecial) vocabulary.add(piece);
-  for (char c = 'a'; c <= 'z'; ++c) {
-    vocabulary.add(std::string(1, c));
-    vocabulary.add("##" + std::string(1, c));
-  }
-  for (const std::string& word : grammar.words()) vocabulary.add(word);
-  return vocabulary;
-}
-
 }  // namespace
 
 WordPiece::WordPiece(Vocabulary vocabulary, const std::filesystem::path& source)
     : vocabulary_(std::move(vocabulary)),
-      pad_(need(vocabulary_, kSpecial[0], source)),
-      unknown_(need(vocabulary_, kSpecial[1], source)),
-      begin_(need(vocabulary_, kSpecial[2], source)),
-      separator_(need(vocabulary_, kSpecial[3], source)),
-      mask_(need(vocabulary_, kSpecial[4], source)) {}
+      pad_(need(vocabulary_, kSpecialPieces[0], source)),
+      unknown_(need(vocabulary_, kSpecialPieces[1], source)),
+      begin_(need(vocabulary_, kSpecialPieces[2], source)),
+      separator_(need(vocabulary_, kSpecialPieces[3], source)),
+      mask_(need(vocabulary_, kSpecialPieces[4], source)) {}
 
 void WordPiece::append_pieces(std::string_view word, std::vector<TokenId>& ids) const {
   const std::size_t before = ids.size();
@@ -123,17 +88,14 @@ std::vector<TokenId> WordPiece::encode(std::string_view text) const {
 WordPiece open_word_pieces(std::string_view name, const std::filesystem::path& folder) {
   Spec spec = Spec::parse(name);
   if (spec.name == "generated") {
-    WordPiece pieces(make_vocabulary(spec.params), "generated");
+    WordPiece pieces = make_word_pieces(spec.params);
     spec.params.refuse_unknown("generated word pieces");
     return pieces;
   }
-  if (spec.name != "bert-vocab")
-    throw ConfigError("There are no word pieces " + in_quotes(spec.name) +
-                      "; there are bert-vocab and generated.");
+  const Dataset& set =
+      find_dataset_of<WordPieceReader>(spec.name, "There are no word pieces");
   spec.params.refuse_unknown(spec.name);
-  const std::filesystem::path file =
-      find_folder(find_set(spec.name), folder) / "vocab.txt";
-  return {read_vocabulary(file), file};
+  return std::get<WordPieceReader>(set.reader).open(find_folder(set, folder));
 }
 
 }  // namespace topknot::data

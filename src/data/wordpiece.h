@@ -5,6 +5,10 @@
 
 namespace topknot::data {
 
+/// The pieces that every vocabulary has, in the order of WordPiece's members.
+constexpr std::string_view kSpecialPieces[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",
+                                               "[MASK]"};
+
 /// BERT's uncased tokenizer (Devlin et al., 2019): text is cut at spaces and punctuation,
 /// put into lower case without accents, and each word is cut into the longest pieces that the
 /// vocabulary has, from the left; those within a word begin with "##".

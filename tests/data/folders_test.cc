@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "data/jpeg.h"
+#include "data/formats/jpeg.h"
+#include "data/formats/resize.h"
 #include "data/refusals.h"
-#include "data/resize.h"
 #include "data/write_sets.h"
 
 namespace topknot::data {

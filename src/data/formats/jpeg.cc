@@ -3,7 +3,7 @@
 // libjpeg reports errors by a call that must not return. Ours jumps back into `Decoder`, to
 // one of three functions that hold nothing but numbers and pointers while libjpeg works; so
 // no object is ever jumped over.
-#include "data/jpeg.h"
+#include "data/formats/jpeg.h"
 
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h wants FILE

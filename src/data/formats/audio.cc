@@ -2,6 +2,8 @@
 //
 // Recordings, decoded by libsndfile. It accepts a file that was cut short and numbers that
 // overflow, so the sizes in the headers are checked here.
+#include "data/formats/audio.h"
+
 #include <sndfile.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 #include <optional>
 
 #include "data/file.h"
-#include "data/speech.h"
 #include "topknot/error.h"
 
 namespace topknot::data {

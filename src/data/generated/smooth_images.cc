@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "data/exact.h"
-#include "data/readers.h"
-#include "data/stored_images.h"
+#include "data/formats/stored_images.h"
+#include "data/generated/generated.h"
 
 namespace topknot::data {
 namespace {

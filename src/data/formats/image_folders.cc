@@ -7,16 +7,17 @@
 // For testing, the shorter side is scaled to 8/7 of the side that is asked for and the middle is cut
 // out; for training a random part of 8 to 100 % of the area is, at an aspect of 3:4 to 4:3
 // (Szegedy et al., "Going deeper with convolutions", CVPR 2015).
+#include "data/formats/image_folders.h"
+
 #include <algorithm>
 #include <cmath>
 #include <system_error>
 #include <vector>
 
 #include "data/exact.h"
-#include "data/jpeg.h"
-#include "data/readers.h"
-#include "data/resize.h"
-#include "data/stored_images.h"
+#include "data/formats/jpeg.h"
+#include "data/formats/resize.h"
+#include "data/formats/stored_images.h"
 
 namespace topknot::data {
 namespace {
@@ -63,9 +64,10 @@ std::vector<std::string> class_names(const fs::path& half) {
   return names;
 }
 
-class Folders final : public Images {
+class ImageFolders final : public Images {
  public:
-  Folders(const fs::path& half, const std::vector<std::string>& names, std::uint32_t side)
+  ImageFolders(const fs::path& half, const std::vector<std::string>& names,
+               std::uint32_t side)
       : side_(side), classes_(static_cast<int>(names.size())) {
     for (std::size_t c = 0; c < names.size(); ++c) {
       const std::size_t before = files_.size();
@@ -129,8 +131,8 @@ class Folders final : public Images {
 
 }  // namespace
 
-std::unique_ptr<Images> open_folders(const fs::path& folder, Split split,
-                                     Params& params) {
+std::unique_ptr<Images> open_image_folders(const fs::path& folder, Split split,
+                                           Params& params) {
   const auto side = static_cast<std::uint32_t>(
       params.integer("side", 224, 8, 2048, "pixels a side of what is read"));
   const fs::path half = folder / (split == Split::train ? "train" : "val");
@@ -147,7 +149,7 @@ std::unique_ptr<Images> open_folders(const fs::path& folder, Split split,
                       " differs first.");
     }
   }
-  return std::make_unique<Folders>(half, names, side);
+  return std::make_unique<ImageFolders>(half, names, side);
 }
 
 }  // namespace topknot::data

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "data/exact.h"
-#include "data/spoken_tones.h"
+#include "data/generated/generated.h"
 #include "topknot/error.h"
 
 namespace topknot::data {

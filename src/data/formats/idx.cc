@@ -3,10 +3,11 @@
 // IDX, the format of MNIST: two zero bytes, the kind of number (8: bytes), the number of
 // dimensions, each dimension as a big-endian word, then the numbers, last dimension
 // fastest. Images have three dimensions and labels one. Files come plain or gzipped.
+#include "data/formats/idx.h"
+
 #include <array>
 
-#include "data/readers.h"
-#include "data/stored_images.h"
+#include "data/formats/stored_images.h"
 
 namespace topknot::data {
 namespace {
@@ -62,7 +63,13 @@ fs::path plain_or_gzip(const fs::path& folder, const std::string& name) {
 
 }  // namespace
 
-std::unique_ptr<Images> open_idx(const fs::path& folder, Split split) {
+std::vector<std::string_view> idx_marks() {
+  return {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz",
+          "t10k-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz"};
+}
+
+std::unique_ptr<Images> open_idx(const fs::path& folder, Split split,
+                                 Params& /*params*/) {
   const std::string half = split == Split::train ? "train" : "t10k";
   const fs::path image_file = plain_or_gzip(folder, half + "-images-idx3-ubyte");
   const fs::path label_file = plain_or_gzip(folder, half + "-labels-idx1-ubyte");

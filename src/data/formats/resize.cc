@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/resize.h"
+#include "data/formats/resize.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/rating_files.h"
+#include "data/formats/rating_files.h"
 
 #include <algorithm>
 #include <charconv>
@@ -170,6 +170,15 @@ std::vector<RawRating> read_raw_ratings(const fs::path& file) {
   });
   if (ratings.empty()) throw DataError(about(file) + "has no rating.");
   return ratings;
+}
+
+Ratings read_movielens(const fs::path& folder, const std::string& name,
+                       const std::string& raw_file) {
+  std::error_code error;
+  if (fs::exists(folder / (name + ".train.rating"), error))
+    return read_ncf_files(folder, name);
+  const fs::path file = folder / raw_file;
+  return leave_one_out(read_raw_ratings(file), kNegativesSeed, file);
 }
 
 }  // namespace topknot::data

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "data/exact.h"
-#include "data/rating_files.h"
+#include "data/generated/generated.h"
 
 namespace topknot::data {
 namespace {

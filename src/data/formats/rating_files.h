@@ -4,7 +4,6 @@
 #include <string>
 
 #include "data/ratings.h"
-#include "topknot/params.h"
 
 namespace topknot::data {
 
@@ -17,8 +16,9 @@ Ratings read_ncf_files(const std::filesystem::path& folder, const std::string& n
 /// names (.csv). Items must be in movies.dat or movies.csv beside it, where that is there.
 std::vector<RawRating> read_raw_ratings(const std::filesystem::path& file);
 
-/// Users and items have eight tastes each, some items are liked by all, and a user rates
-/// those that please most of a random choice.
-std::vector<RawRating> make_ratings(Params& params);
+/// The three files of read_ncf_files where `folder` has them; else `raw_file` in it, with the
+/// latest rating of each user held out.
+Ratings read_movielens(const std::filesystem::path& folder, const std::string& name,
+                       const std::string& raw_file);
 
 }  // namespace topknot::data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/grammar.h"
+#include "data/generated/grammar.h"
 
 #include <algorithm>
 

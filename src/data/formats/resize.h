@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "data/jpeg.h"
+#include "data/formats/jpeg.h"
 
 namespace topknot::data {
 
