@@ -19,7 +19,7 @@ using data::Archive;
 using data::Dataset;
 using data::Packing;
 
-/// Where things are until they are known to be good.
+/// A temporary folder for files that are not checked yet. The destructor removes it.
 class StagingFolder {
  public:
   explicit StagingFolder(const fs::path& beside)
@@ -65,7 +65,7 @@ void fetch(const Archive& archive, const fs::path& file, const PrepareOptions& o
 std::string hash_of(const fs::path& file, const std::string& kind) {
   const SubprocessResult done = run_subprocess({kind + "sum", "--", file.string()});
   std::string hash = done.output.substr(0, done.output.find(' '));
-  if (hash.starts_with('\\')) hash.erase(0, 1);  // said of names with unusual letters
+  if (hash.starts_with('\\')) hash.erase(0, 1);  // marks a file name that was escaped
   if (done.exit_code != 0 || hash.empty())
     throw DataError(file.string() + ": " + kind + "sum could not read it.");
   return hash;
@@ -87,7 +87,7 @@ void check_hash(const Archive& archive, const fs::path& file,
   options.say(sentence + "; taken unchecked.");
 }
 
-/// Throws unless `member` is one that the set may have.
+/// Throws DataError unless an archive of the set may contain `member`.
 void check_member(const Dataset& set, const std::string& member) {
   const bool expected =
       std::any_of(set.members.begin(), set.members.end(), [&](std::string_view known) {
@@ -111,7 +111,7 @@ void check_members(const Dataset& set, const std::vector<std::string>& members) 
       throw DataError("The archive lacks " + std::string(known) + ".");
 }
 
-/// Files and folders only: a link could lead out of the folder.
+/// Throws DataError at anything but files and folders: a link could lead out of the folder.
 void check_kinds(const std::vector<std::string>& listing) {
   for (const std::string& line : listing)
     if (!line.starts_with('-') && !line.starts_with('d'))
@@ -146,7 +146,7 @@ void unpack(const Dataset& set, const fs::path& file, const fs::path& into) {
                       entry.path().filename().string());
 }
 
-/// The archive as a file: fetched, or what the user has.
+/// The archive as a file with a checked hash, either fetched or the user's own.
 fs::path obtain(const Dataset& set, const Archive& archive, const StagingFolder& staging,
                 const PrepareOptions& options) {
   fs::path file = staging.path() / archive.name;

@@ -11,10 +11,11 @@
 namespace topknot::cli {
 
 struct PrepareOptions {
-  std::filesystem::path into = "data";          ///< where the set's folder is made
-  std::optional<std::filesystem::path> from;    ///< what the user has already
-  bool unchecked = false;                       ///< take it with another hash
-  std::function<void(const std::string&)> say;  ///< hears what is being done
+  std::filesystem::path into = "data";  ///< the parent of the set's folder
+  std::optional<std::filesystem::path>
+      from;                ///< the user's own archive; nothing is fetched
+  bool unchecked = false;  ///< accept `from` with another hash
+  std::function<void(const std::string&)> say;  ///< called with each message for the user
 };
 
 struct Prepared {
@@ -23,9 +24,9 @@ struct Prepared {
   bool was_there = false;
 };
 
-/// Fetches or takes the set, checks its hash and its members, unpacks it beside its place,
-/// opens it with its reader, and only then moves it into place: a folder that is there is
-/// whole. Throws DataError, ConfigError or StorageError and leaves nothing behind.
+/// Fetches the set or takes it from `options.from`, checks its hash and members, unpacks it into
+/// a StagingFolder, reads all of it, and only then moves it into place, so that a folder in place
+/// is always complete. Throws DataError, ConfigError or StorageError and then leaves no file.
 Prepared prepare_dataset(const data::Dataset& set, const PrepareOptions& options);
 
 }  // namespace topknot::cli

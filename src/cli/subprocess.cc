@@ -16,7 +16,7 @@ extern char** environ;
 namespace topknot::cli {
 namespace {
 
-/// Where the program's standard output comes out.
+/// Carries the program's standard output.
 class Pipe {
  public:
   Pipe() {

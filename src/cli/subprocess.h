@@ -7,12 +7,12 @@
 namespace topknot::cli {
 
 struct SubprocessResult {
-  int exit_code = 0;   ///< 128 + the signal where one ended it
+  int exit_code = 0;   ///< or 128 + the signal that ended it
   std::string output;  ///< what it wrote to standard output
 };
 
-/// Runs a program and waits for it. No shell sees the words, so nothing in them has a meaning
-/// but to the program. Its errors go to ours. Throws ConfigError when it is not installed.
+/// Runs a program with its arguments, without a shell, and waits for it. Its standard error is
+/// ours. Throws ConfigError where the program is not installed.
 SubprocessResult run_subprocess(const std::vector<std::string>& words);
 
 }  // namespace topknot::cli

@@ -11,10 +11,10 @@
 
 namespace topknot::data {
 
-/// What a set holds, such as {"training images", 50000}, in the order to say it in.
+/// Counts of what a set holds, such as {"training images", 50000}, in the order to print.
 using DatasetSummary = std::vector<std::pair<std::string, std::size_t>>;
 
-/// Opens all of the set in `folder` with its reader and counts. Throws as the reader does.
+/// Reads all of the set, which find_folder finds by `folder`. Throws as that and the reader do.
 DatasetSummary summarize(const Dataset& set, const std::filesystem::path& folder);
 
 }  // namespace topknot::data

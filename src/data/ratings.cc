@@ -16,7 +16,7 @@ std::uint32_t number_of(std::unordered_map<std::uint32_t, std::uint32_t>& number
       .first->second;
 }
 
-/// kNegatives different items that are none of `rated`, which is sorted.
+/// Appends kNegatives different items that are not in `rated`, which is sorted.
 void draw_negatives(std::span<const std::uint32_t> rated, std::uint32_t items,
                     core::Random random, std::vector<std::uint32_t>& negatives) {
   const auto first = negatives.end() - negatives.begin();
@@ -46,10 +46,10 @@ Ratings::Ratings(std::uint32_t items, std::vector<Pair> train,
     throw ContractError("Ratings need 99 negatives for each user, and known items.");
   for (const Pair& pair : train_) {
     if (pair.user >= users() || pair.item >= items_)
-      throw ContractError("A rating is of user " + std::to_string(pair.user) + " of " +
-                          std::to_string(users()) + " and item " +
-                          std::to_string(pair.item) + " of " + std::to_string(items_) +
-                          ".");
+      throw ContractError("A rating has user " + std::to_string(pair.user) +
+                          " and item " + std::to_string(pair.item) + "; there are " +
+                          std::to_string(users()) + " users and " +
+                          std::to_string(items_) + " items.");
     ++first_[pair.user + 1];
   }
   for (std::size_t u = 0; u < held_out_.size(); ++u) first_[u + 1] += first_[u];
@@ -112,9 +112,9 @@ Ratings leave_one_out(std::span<const RawRating> raw, std::uint64_t seed,
     if (std::adjacent_find(rated.begin(), rated.end()) != rated.end())
       throw DataError(about(source) + who + " rated the same item twice.");
     if (items - rated.size() < Ratings::kNegatives)
-      throw DataError(about(source) + who + " left " +
+      throw DataError(about(source) + who + " left only " +
                       std::to_string(items - rated.size()) + " of " +
-                      std::to_string(items) + " items unrated; 99 are ranked.");
+                      std::to_string(items) + " items unrated; ranking needs 99.");
     std::size_t last = 0;
     for (std::size_t i = 1; i < own.size(); ++i)
       if (own[i].time >= own[last].time) last = i;

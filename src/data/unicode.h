@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unicode, as far as BERT's uncased tokenizer needs it: utf8proc under the names of its steps.
+// The properties of code points that BERT's uncased tokenizer uses, by utf8proc.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace topknot::data {
 
-/// Takes the first code point off UTF-8 text, which is not empty. Returns nothing, and leaves
-/// `text` as it was, where the text does not begin with valid UTF-8.
+/// Removes the first code point from UTF-8 text, which is not empty, and returns it. Returns
+/// nothing, and leaves `text` as it was, where that does not begin with valid UTF-8.
 std::optional<char32_t> next_code_point(std::string_view& text);
 void append_code_point(std::string& text, char32_t code_point);
 
@@ -22,7 +22,7 @@ std::u32string fold(char32_t code_point);
 bool is_punctuation(char32_t code_point);
 /// Category Zs, tab and the ends of lines.
 bool is_space(char32_t code_point);
-/// What the tokenizer drops: categories Cc and Cf, and U+FFFD.
+/// Categories Cc and Cf, and U+FFFD. The tokenizer drops these.
 bool is_control(char32_t code_point);
 /// Chinese characters, each of which is a word.
 bool is_ideograph(char32_t code_point);

@@ -115,7 +115,7 @@ TEST_F(Folders, RefusesWhatIsNoJpeg) {
 
 TEST_F(Folders, RefusesClassesThatDifferBetweenTheHalves) {
   std::filesystem::rename(folder_.path() / "val/n0101", folder_.path() / "val/n0999");
-  expect_refusal([&] { open(); }, "\"n0101\" differs first");
+  expect_refusal([&] { open(); }, "the first difference is \"n0101\"");
 }
 
 TEST_F(Folders, RefusesAnEmptyClass) {

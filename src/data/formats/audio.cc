@@ -59,7 +59,7 @@ std::string coding_name(int format) {
   return coding.name != nullptr ? coding.name : "an unknown coding";
 }
 
-/// All samples of `bytes`. `info` is empty where a header has the format.
+/// All samples of `bytes`. Raw samples need `info`; other formats have a header.
 std::vector<float> decode(const fs::path& file, std::string_view bytes,
                           SF_INFO info = {}) {
   MemoryFile memory{bytes};
@@ -74,8 +74,8 @@ std::vector<float> decode(const fs::path& file, std::string_view bytes,
       info.samplerate != static_cast<int>(kSampleRate))
     refuse(file, "has " + std::to_string(info.channels) + " channels of " +
                      coding_name(info.format) + " at " + std::to_string(info.samplerate) +
-                     " Hz; one of 16-bit PCM at " + std::to_string(kSampleRate) +
-                     " Hz is read");
+                     " Hz; it must have one of 16-bit PCM at " +
+                     std::to_string(kSampleRate) + " Hz");
   std::vector<float> samples(bytes.size() / 2);
   const sf_count_t count =
       sf_read_float(sound.get(), samples.data(), static_cast<sf_count_t>(samples.size()));
@@ -84,7 +84,7 @@ std::vector<float> decode(const fs::path& file, std::string_view bytes,
 }
 
 std::vector<float> read_wave(const fs::path& file, std::string_view bytes) {
-  // "RIFF", and four bytes with the number of those that follow, the lowest first.
+  // "RIFF" and a little-endian word, the number of bytes that follow.
   std::size_t size = 8;
   for (std::size_t b = 0; b < 4 && 4 + b < bytes.size(); ++b)
     size += std::size_t{static_cast<unsigned char>(bytes[4 + b])} << (8 * b);
@@ -94,7 +94,7 @@ std::vector<float> read_wave(const fs::path& file, std::string_view bytes) {
   return decode(file, bytes);
 }
 
-/// The value of a line "NAME -i VALUE" of NIST's header, if there is one.
+/// The value of the line "NAME -i VALUE" of a NIST header, if it has that line.
 std::optional<std::size_t> sphere_field(const fs::path& file, std::string_view header,
                                         const std::string& name) {
   const std::string before = name + " -i ";
@@ -123,7 +123,7 @@ std::vector<float> read_sphere(const fs::path& file, std::string_view bytes) {
   return samples;
 }
 
-/// How far the curve goes up and down in all.
+/// The total variation of the curve.
 double variation(const std::vector<float>& samples) {
   double sum = 0;
   for (std::size_t i = 1; i < samples.size(); ++i)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IDX, the format of MNIST: two zero bytes, the kind of number (8: bytes), the number of
-// dimensions, each dimension as a big-endian word, then the numbers, last dimension
-// fastest. Images have three dimensions and labels one. Files come plain or gzipped.
+// IDX, the format of MNIST: two zero bytes, the type of the values (8: bytes), the number of
+// dimensions, each dimension as a big-endian word, then the values, last dimension fastest.
+// Images have three dimensions and labels one. Files are plain or gzip.
 #include "data/formats/idx.h"
 
 #include <array>
@@ -53,7 +53,7 @@ Idx<N> read_idx(const fs::path& file) {
   return idx;
 }
 
-/// `name`, or that with .gz.
+/// The file `name`, or `name`.gz where only that exists.
 fs::path plain_or_gzip(const fs::path& folder, const std::string& name) {
   fs::path packed = folder / (name + ".gz");
   fs::path plain = folder / name;
@@ -78,8 +78,8 @@ std::unique_ptr<Images> open_idx(const fs::path& folder, Split split,
   const auto [count, height, width] = images.extent;
   if (height > kMostSide || width > kMostSide)
     throw DataError(about(image_file) + "its images are " + std::to_string(height) +
-                    " x " + std::to_string(width) + "; at most " +
-                    std::to_string(kMostSide) + " a side can be.");
+                    " x " + std::to_string(width) + "; the limit is " +
+                    std::to_string(kMostSide) + " pixels a side.");
   if (count != labels.extent[0])
     throw DataError(about(label_file) + "has " + std::to_string(labels.extent[0]) +
                     " labels for " + std::to_string(count) + " images.");

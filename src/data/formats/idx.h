@@ -14,7 +14,7 @@ namespace topknot::data {
 std::unique_ptr<Images> open_idx(const std::filesystem::path& folder, Split split,
                                  Params& params);
 
-/// The files by which a folder of these is known.
+/// For Dataset::marks.
 std::vector<std::string_view> idx_marks();
 
 }  // namespace topknot::data

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Photographs in folders, as ImageNet is commonly kept: FOLDER/{train,val}/CLASS/*.JPEG.
-// Classes are numbered in the alphabetical order of their folders, images in that of their
-// paths, so that every rank sees the same set. Pictures are decoded when they are read.
+// Classes have the alphabetical order of their folders and images that of their paths, so that
+// every rank sees the same set. Pictures are decoded when they are read.
 //
-// For testing, the shorter side is scaled to 8/7 of the side that is asked for and the middle is cut
-// out; for training a random part of 8 to 100 % of the area is, at an aspect of 3:4 to 4:3
+// A test image is the middle of the picture, whose shorter side is scaled to 8/7 of `side`. A
+// training image is a random part: 8 to 100 % of the area at an aspect ratio of 3:4 to 4:3
 // (Szegedy et al., "Going deeper with convolutions", CVPR 2015).
 #include "data/formats/image_folders.h"
 
@@ -33,7 +33,7 @@ bool is_jpeg(const fs::path& file) {
   return extension == ".jpeg" || extension == ".jpg";
 }
 
-/// What is in a folder, in alphabetical order. Names that begin with a dot are left out.
+/// The entries of a folder in alphabetical order, without names that begin with a dot.
 std::vector<fs::path> listing(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -60,7 +60,7 @@ std::vector<std::string> class_names(const fs::path& half) {
                     "CLASS/*.JPEG.");
   if (names.size() < 2 || names.size() > kMostClasses)
     throw DataError(about(half) + "has " + std::to_string(names.size()) +
-                    " folders; there is one for each class, and at least two.");
+                    " folders; it needs one for each of at least two classes.");
   return names;
 }
 
@@ -98,7 +98,7 @@ class ImageFolders final : public Images {
   void read_part(std::size_t i, std::span<std::uint8_t> pixels,
                  core::Random& random) const override {
     check_read(i, *this, pixels.size());
-    // Twice the side, so that a part of a quarter of the area is not enlarged.
+    // At twice the side, a part with a quarter of the area need not be enlarged.
     const Picture picture = read_jpeg(files_[i].path, 2 * side_);
     resize(picture, draw_window(picture, random), side_, pixels);
   }
@@ -109,7 +109,7 @@ class ImageFolders final : public Images {
     int label;
   };
 
-  /// Always four draws.
+  /// Draws four numbers.
   static Window draw_window(const Picture& picture, core::Random& random) {
     const double whole_height = picture.height;
     const double whole_width = picture.width;
@@ -144,9 +144,9 @@ std::unique_ptr<Images> open_image_folders(const fs::path& folder, Split split,
     if (names != others) {
       const auto [here, there] =
           std::mismatch(names.begin(), names.end(), others.begin(), others.end());
-      throw DataError(about(folder) + "train and val have not the same classes; " +
-                      in_quotes(here != names.end() ? *here : *there) +
-                      " differs first.");
+      throw DataError(about(folder) +
+                      "train and val have different classes; the first difference is " +
+                      in_quotes(here != names.end() ? *here : *there) + ".");
     }
   }
   return std::make_unique<ImageFolders>(half, names, side);

@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{1} << 28;
 constexpr std::size_t kMostPixels = std::size_t{1} << 27;
-constexpr int kMostScans = 500;  // of a progressive file; more is an attack on our time
+constexpr int kMostScans =
+    500;  // of a progressive file; with more, a small file could take hours
 
 struct ErrorReport : jpeg_error_mgr {
   std::jmp_buf back;
@@ -34,7 +35,7 @@ struct ErrorReport : jpeg_error_mgr {
   std::longjmp(report->back, 1);
 }
 
-// Warnings are how libjpeg tells that it made up pixels for those that were not there.
+// libjpeg warns where it invents pixels that the file lacks.
 void consider(j_common_ptr codec, int level) {
   if (level >= 0) return;
   const int code = codec->err->msg_code;
@@ -62,7 +63,7 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// Each is false when the file is broken, and sentence() says how.
+  /// Each returns false where the file is broken; sentence() then says how.
   bool open(const std::uint8_t* bytes, std::size_t size) {
     if (setjmp(report_.back) != 0) return false;
     jpeg_create_decompress(&codec_);

@@ -13,12 +13,12 @@ namespace topknot::data {
 struct Picture {
   std::uint32_t height = 0;
   std::uint32_t width = 0;
-  Bytes pixels;  ///< 3 * height * width, colours together
+  Bytes pixels;  ///< 3 * height * width, interleaved
 };
 
-/// The JPEG file, as an eighth, quarter, half or all of its size: the least that is still
-/// `least_side` pixels along its shorter side, or all. Throws DataError when it is not a
-/// JPEG, is damaged or cut short, or is larger than 2^27 pixels.
+/// Decodes a JPEG file at 1/8, 1/4, 1/2 or all of its size: the smallest whose shorter side has
+/// `least_side` pixels, or all. Throws DataError where the file is not a JPEG, is damaged or cut
+/// short, or has more than 2^27 pixels.
 Picture read_jpeg(const std::filesystem::path& file, std::uint32_t least_side);
 
 }  // namespace topknot::data

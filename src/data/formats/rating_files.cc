@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 constexpr std::uint32_t kMostIds = 1U << 28;
 
-/// Takes numbers off the front of a line.
+/// Parses a line from its front.
 class LineReader {
  public:
   LineReader(const fs::path& file, std::size_t number, std::string_view text)
@@ -31,7 +31,7 @@ class LineReader {
     const auto [end, error] =
         std::from_chars(text_.data(), text_.data() + text_.size(), value);
     if (error != std::errc{})
-      refuse("has " + in_quotes(text_) + " where a number is due");
+      refuse("has " + in_quotes(text_) + " where a number is expected");
     text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
     return value;
   }
@@ -39,19 +39,19 @@ class LineReader {
   std::uint32_t id(const char* what, std::uint32_t bound = kMostIds) {
     const std::int64_t value = integer();
     if (value < 0 || value >= bound)
-      refuse("has the unknown " + std::string(what) + " " + std::to_string(value) +
-             "; they are below " + std::to_string(bound));
+      refuse("has the unknown " + std::string(what) + " " + std::to_string(value) + "; " +
+             std::string(what) + "s are below " + std::to_string(bound));
     return static_cast<std::uint32_t>(value);
   }
 
   void skip(std::string_view word) {
     if (!text_.starts_with(word))
       refuse("has " + in_quotes(text_) + " where " +
-             (word == "\t" ? "a tab" : in_quotes(word)) + " is due");
+             (word == "\t" ? "a tab" : in_quotes(word)) + " is expected");
     text_.remove_prefix(word.size());
   }
 
-  /// Everything up to `word`.
+  /// Skips everything before `word`.
   void skip_to(std::string_view word) {
     const std::size_t at = text_.find(word);
     if (at == std::string_view::npos) refuse("lacks a " + in_quotes(word));
@@ -72,14 +72,14 @@ template <typename Use>
 void for_each_record(const fs::path& file, Use use) {
   const std::string text = read_text(file, kMostBytes);
   if (!text.empty() && text.back() != '\n')
-    throw DataError(about(file) + "does not end with a line's end: it was cut short.");
+    throw DataError(about(file) + "does not end with a newline: it was cut short.");
   std::size_t number = 0;
   for_each_line(text,
                 [&](std::string_view line) { use(LineReader(file, ++number, line)); });
   if (number == 0) throw DataError(about(file) + "is empty.");
 }
 
-/// The first number of each line, where there is such a file.
+/// The first number of each line; empty where the file does not exist.
 std::unordered_set<std::uint32_t> known_ids(const fs::path& file, bool headed) {
   std::unordered_set<std::uint32_t> ids;
   std::error_code error;
@@ -136,7 +136,7 @@ Ratings read_ncf_files(const fs::path& folder, const std::string& name) {
       line.skip("\t");
       negatives.push_back(line.id("item", items));
     }
-    if (!line.done()) line.refuse("goes on after 99 negatives");
+    if (!line.done()) line.refuse("has text after 99 negatives");
     ++user;
   });
   if (user != users)
@@ -165,7 +165,7 @@ std::vector<RawRating> read_raw_ratings(const fs::path& file) {
     line.skip_to(between);
     line.skip(between);
     one.time = line.integer();
-    if (!line.done()) line.refuse("goes on after its time");
+    if (!line.done()) line.refuse("has text after its time");
     ratings.push_back(one);
   });
   if (ratings.empty()) throw DataError(about(file) + "has no rating.");

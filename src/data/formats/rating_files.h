@@ -7,13 +7,13 @@
 
 namespace topknot::data {
 
-/// NAME.train.rating ("user item rating ..."), NAME.test.rating, one line for each user in
-/// order, and NAME.test.negative ("(user,item) negative ..."), parted by tabs. Where
-/// NAME.item_to_movieid.txt is there, items are those that it lists.
+/// Reads the NCF paper's files, whose fields are separated by tabs: NAME.train.rating ("user
+/// item rating ..."), NAME.test.rating, a line for each user in order, and NAME.test.negative
+/// ("(user,item) negative ..."). Where NAME.item_to_movieid.txt exists, it lists all items.
 Ratings read_ncf_files(const std::filesystem::path& folder, const std::string& name);
 
-/// MovieLens: "user::item::rating::time" (.dat), or "user,item,rating,time" below a line of
-/// names (.csv). Items must be in movies.dat or movies.csv beside it, where that is there.
+/// Reads MovieLens' "user::item::rating::time" (.dat), or "user,item,rating,time" below a line
+/// of names (.csv). Where movies.dat or movies.csv is beside it, that must list every item.
 std::vector<RawRating> read_raw_ratings(const std::filesystem::path& file);
 
 /// The three files of read_ncf_files where `folder` has them; else `raw_file` in it, with the

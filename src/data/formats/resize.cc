@@ -8,13 +8,14 @@
 namespace topknot::data {
 namespace {
 
-/// What of a line a new pixel is made of: weights for [first, first + weights.size()).
+/// A new pixel is the weighted sum of the old pixels [first, first + weights.size()).
 struct Taps {
   std::size_t first = 0;
   std::vector<float> weights;
 };
 
-/// A tent over each new pixel's middle, as wide as the new pixel and at least as the old.
+/// Triangular filters centred on each new pixel, of the new pixel's width or the old one's,
+/// whichever is larger.
 std::vector<Taps> tents(double begin, double length, std::uint32_t side,
                         std::uint32_t limit) {
   std::vector<Taps> all(side);
@@ -48,7 +49,7 @@ void resize(const Picture& picture, const Window& window, std::uint32_t side,
             std::span<std::uint8_t> pixels) {
   const std::vector<Taps> columns = tents(window.left, window.width, side, picture.width);
   const std::vector<Taps> rows = tents(window.top, window.height, side, picture.height);
-  // Along the rows that are needed first, then down.
+  // First horizontally, over the rows that are needed, then vertically.
   const std::size_t first_row = rows.front().first;
   const std::size_t last_row = rows.back().first + rows.back().weights.size();
   std::vector<float> narrow((last_row - first_row) * side * 3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Images that lie in memory: what a reader of small pictures fills.
+// Images in memory, for formats of small pictures.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,19 @@
 
 namespace topknot::data {
 
-/// What every set does before it reads.
+// Every implementation of Images calls these before it reads.
 inline void check_index(std::size_t i, std::size_t size) {
   if (i >= size)
-    throw ContractError("Image " + std::to_string(i) + " was asked for of " +
-                        std::to_string(size) + ".");
+    throw ContractError("There is no image " + std::to_string(i) + ": there are " +
+                        std::to_string(size) + ", counted from 0.");
 }
 
 inline void check_read(std::size_t i, const Images& set, std::size_t bytes) {
   check_index(i, set.size());
   if (bytes != set.shape().size())
     throw ContractError("An image has " + std::to_string(set.shape().size()) +
-                        " bytes and " + std::to_string(bytes) + " were offered.");
+                        " bytes, and the buffer for it has " + std::to_string(bytes) +
+                        ".");
 }
 
 /// `pixels` holds labels.size() images one after another; labels are below `classes`.

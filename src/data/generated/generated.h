@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One set for each kind of data that needs no download: made from a seed, the same bytes on
-// every machine. `params` are those after "generated:".
+// A set for each kind of data that needs no download. It is made from a seed, with the same
+// bytes on every machine. `params` are those after "generated:".
 #pragma once
 
 #include "data/documents.h"
@@ -21,8 +21,8 @@ Words make_words(Params& params);
 WordPiece make_word_pieces(Params& params);
 Documents make_documents(Params& params, Split split, const WordPiece& pieces);
 std::unique_ptr<Speech> make_speech(Split split, Params& params);
-/// Users and items have eight tastes each, some items are liked by all, and a user rates
-/// those that please most of a random choice.
+/// Latent factors: users and items have eight each, an item also has a popularity, and a user
+/// rates the best of a random choice of items.
 std::vector<RawRating> make_ratings(Params& params);
 
 }  // namespace topknot::data

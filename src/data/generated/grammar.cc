@@ -10,7 +10,8 @@ constexpr std::string_view kSyllables[] = {"ka", "lo", "mi", "ru", "se", "to",
                                            "na", "vi", "pe", "du", "ga", "fo",
                                            "hi", "ju", "be", "zo"};
 
-/// Different numbers are different words: their digits in base 16 as syllables.
+/// The digits of `number` in base 16 as syllables, so that different numbers give different
+/// words.
 std::string word_of(std::size_t number) {
   std::string word;
   for (number += 16; number > 0; number /= 16) word += kSyllables[number % 16];
@@ -42,7 +43,7 @@ std::string Grammar::sentence(std::size_t topic, core::Random& random) const {
   std::string text;
   for (const std::size_t part : pattern) {
     const std::vector<std::size_t>& words = parts_[part];
-    // The cube of a uniform number prefers small ones; a topic begins its part elsewhere.
+    // The cube of a uniform number prefers small ones; each topic starts at another word.
     const double u = random.uniform();
     const auto rank =
         static_cast<std::size_t>(u * u * u * static_cast<double>(words.size()));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A random language: what the generated twins of text sets are written in. Words belong to
-// parts of speech, sentences follow one of a few dozen patterns of these, and every text has
-// a topic that prefers some words of each part. So there is something to learn from the word
-// before, from the sentence, and from the sentence before.
+// A random language for the generated sets of text. Words belong to parts of speech, a sentence
+// follows one of 32 patterns of these, and every text has a topic that prefers some words of
+// each part. So a model can learn from the previous word, from the sentence, and from the
+// previous sentence.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Grammar {
 
   std::vector<std::string> words_;
   std::vector<std::vector<std::size_t>> parts_;     // words of each part of speech
-  std::vector<std::vector<std::size_t>> patterns_;  // parts in their order
+  std::vector<std::vector<std::size_t>> patterns_;  // sequences of parts of speech
 };
 
 }  // namespace topknot::data

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text of a random language, in the three forms that readers give it.
+// Text of a Grammar as words, as word pieces and as documents.
 #include "data/generated/generated.h"
 #include "data/generated/grammar.h"
 

@@ -9,7 +9,7 @@ namespace topknot::data {
 namespace {
 
 constexpr std::size_t kTastes = 8;
-constexpr std::size_t kChoice = 6;  // items looked at for each that is rated
+constexpr std::size_t kChoice = 6;  // items considered for each that is rated
 
 using Taste = std::array<float, kTastes>;
 
@@ -51,7 +51,7 @@ std::vector<RawRating> make_ratings(Params& params) {
       seen.emplace_back(pleasure, item);
     }
     std::sort(seen.begin(), seen.end(), std::greater<>());
-    // In any order: what is held out is not what pleased most.
+    // In random order, so that the item that is held out is not always the best.
     for (std::size_t i = 0; i < each; ++i)
       ratings.push_back(
           {u, seen[i].second, static_cast<std::int64_t>(random.bits() >> 32)});

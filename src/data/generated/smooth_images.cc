@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Images that nobody has to fetch. Each class has a few prototypes, smooth random fields,
-// and an image is one of its class's prototypes, moved by up to three quarters of its side
-// around the edges, half of the time mirrored, at some contrast, under another smooth field that
-// means nothing, and under noise. A mean over a class is almost grey, so that looking at
-// single pixels tells little; whoever looks for shapes wherever they are learns nearly all.
+// Generated images. Each class has two prototypes, which are smooth random fields. An image is
+// a prototype of its class, shifted cyclically by up to three quarters of its side, mirrored
+// half of the time, at a random contrast, plus another smooth field, the veil, and noise. The
+// mean over a class is almost grey, so single pixels tell little about the class; a model that
+// finds shapes wherever they are can learn nearly all.
 //
-// An image is a pure function of the seed, the half and its number, by arithmetic that
-// rounds alike everywhere: the same bytes on every machine, and nothing is kept but the
-// prototypes.
+// An image is a pure function of the seed, the half and its number, by arithmetic that rounds
+// alike everywhere: the same bytes on every machine. Only the prototypes are kept in memory.
 #include <algorithm>
 #include <vector>
 
@@ -21,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kPrototypes = 2;     // for each class
 constexpr std::uint32_t kPrototypeGrid = 5;  // knots a side of a prototype
-constexpr std::uint32_t kVeilGrid = 4;       // and of what lies over it
+constexpr std::uint32_t kVeilGrid = 4;       // and of the veil
 constexpr float kPrototypeAmplitude = 48;
 constexpr float kVeilAmplitude = 20;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Speech that nobody has to record. Every letter of a digit's name is a pair of tones, as
-// formants are, that glides to those of the next letter; a voice has a pitch and a pace, and
-// there is noise. What is said is one to five digits with pauses between.
+// Generated speech: one to five digits with pauses between them. Every letter of a digit's name
+// is a pair of tones, like formants, that glides to the pair of the next letter. Each utterance
+// has its own pitch, pace and loudness, and noise.
 #include <algorithm>
 
 #include "data/exact.h"
@@ -20,7 +20,7 @@ struct Tones {
   double low, high;  // Hz
 };
 
-/// Letters are spread over the two tones so that no two are the same.
+/// No two letters have the same pair of tones.
 Tones tones_of(char letter) {
   const int n = letter - 'A';
   return {250.0 + 110 * (n % 6), 1100.0 + 420 * ((n * 5) % 7)};
@@ -71,7 +71,7 @@ class SpokenTones final : public Speech {
       const bool last = at + 1 == said.size() || said[at + 1] == ' ';
       const Tones next = last ? here : tones_of(said[at + 1]);
       for (std::size_t t = 0; t < pace; ++t) {
-        // Two thirds of a letter stand, one third glides.
+        // The tones stay for two thirds of a letter and glide in the last third.
         const double u = static_cast<double>(t) / static_cast<double>(pace);
         const double glide = std::max(0.0, 3 * u - 2);
         low += pitch * (here.low + glide * (next.low - here.low)) / kSampleRate;
@@ -90,8 +90,8 @@ class SpokenTones final : public Speech {
  private:
   void check(std::size_t i) const {
     if (i >= size())
-      throw ContractError("Utterance " + std::to_string(i) + " was asked for of " +
-                          std::to_string(size()) + ".");
+      throw ContractError("There is no utterance " + std::to_string(i) + ": there are " +
+                          std::to_string(size()) + ", counted from 0.");
   }
 
   std::uint64_t stream_ = 0;

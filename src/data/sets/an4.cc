@@ -105,8 +105,8 @@ class An4 final : public Speech {
  private:
   void check(std::size_t i) const {
     if (i >= size())
-      throw ContractError("Utterance " + std::to_string(i) + " was asked for of " +
-                          std::to_string(size()) + ".");
+      throw ContractError("There is no utterance " + std::to_string(i) + ": there are " +
+                          std::to_string(size()) + ", counted from 0.");
   }
 
   static fs::path find_file(const fs::path& folder, const std::string& id) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// BERT's vocabulary: vocab.txt, a word piece a line.
 #include "data/dataset.h"
 #include "data/wordpiece.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// CIFAR-10, the binary version (data/formats/cifar.h): data_batch_{1..5}.bin and test_batch.bin.
 #include "data/dataset.h"
 #include "data/formats/cifar.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// CIFAR-100, the binary version (data/formats/cifar.h): train.bin and test.bin.
 #include "data/dataset.h"
 #include "data/formats/cifar.h"
 

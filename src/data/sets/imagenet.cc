@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// ImageNet: {train,val}/CLASS/*.JPEG (data/formats/image_folders.h).
 #include "data/dataset.h"
 #include "data/formats/image_folders.h"
 

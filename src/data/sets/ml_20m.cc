@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// MovieLens 20M: the NCF paper's three files, or ratings.csv (data/formats/rating_files.h).
 #include "data/dataset.h"
 #include "data/formats/rating_files.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// MNIST: IDX files, plain or gzip (data/formats/idx.h).
 #include "data/dataset.h"
 #include "data/formats/idx.h"
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// English Wikipedia: all files below train/ or valid/ in alphabetical order. A file is
+// WikiExtractor's <doc ...> ... </doc>, or plain text with an empty line between documents.
 #include <algorithm>
 #include <system_error>
 
@@ -26,7 +29,7 @@ std::vector<fs::path> shards_in(const fs::path& folder) {
   return files;
 }
 
-/// Reads one shard; what it knows between lines is whether it is within a <doc>.
+/// Reads one shard line by line.
 class Shard {
  public:
   Shard(const fs::path& file, const WordPiece& pieces, Documents& documents)

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// WikiText-2: wiki.{train,valid,test}.tokens or {train,valid,test}.txt, words separated by spaces.
 #include "data/dataset.h"
 #include "data/text.h"
 
