@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/prepare.h"
+#include "cli/prepare_dataset.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -24,7 +24,7 @@ struct DataOptions {
 
 void list_sets(bool as_json) {
   Json all = Json::array();
-  for (const data::Set& set : data::sets()) {
+  for (const data::Dataset& set : data::datasets()) {
     all.push_back({{"name", set.name},
                    {"summary", set.summary},
                    {"licence", set.licence},
@@ -44,10 +44,10 @@ void list_sets(bool as_json) {
         "Every domain also has a generated set that needs no download.\n");
 }
 
-void say_prepared(const data::Set& set, const Prepared& done, bool as_json) {
+void say_prepared(const data::Dataset& set, const Prepared& done, bool as_json) {
   if (as_json) {
     Json held = Json::object();
-    for (const auto& [what, count] : done.contents) held[what] = count;
+    for (const auto& [what, count] : done.summary) held[what] = count;
     fmt::print("{}\n", Json({{"set", set.name},
                              {"folder", done.folder.string()},
                              {"was_there", done.was_there},
@@ -59,7 +59,7 @@ void say_prepared(const data::Set& set, const Prepared& done, bool as_json) {
   fmt::print("{} is {}in {}:", set.name, done.was_there ? "already " : "",
              done.folder.string());
   const char* before = " ";
-  for (const auto& [what, count] : done.contents) {
+  for (const auto& [what, count] : done.summary) {
     fmt::print("{}{} {}", before, count, what);
     before = ", ";
   }
@@ -72,16 +72,17 @@ void run_data(const DataOptions& options) {
       throw ConfigError("--from needs the name of the set that the file is of.");
     return list_sets(options.json);
   }
-  const data::Set& set = data::find_set(options.name);
+  const data::Dataset& set = data::find_dataset(options.name);
   if (options.unchecked && options.from.empty())
     throw ConfigError("--unchecked is for a file that was given with --from.");
-  Wish wish{.into = options.folder,
-            .from = std::nullopt,
-            .unchecked = options.unchecked,
-            .say = [](const std::string& what) { fmt::print(stderr, "{}\n", what); }};
-  if (!options.from.empty()) wish.from = options.from;
+  PrepareOptions how{
+      .into = options.folder,
+      .from = std::nullopt,
+      .unchecked = options.unchecked,
+      .say = [](const std::string& what) { fmt::print(stderr, "{}\n", what); }};
+  if (!options.from.empty()) how.from = options.from;
   try {
-    say_prepared(set, prepare(set, wish), options.json);
+    say_prepared(set, prepare_dataset(set, how), options.json);
   } catch (const std::filesystem::filesystem_error& error) {
     throw StorageError(error.path1().string() + ": " + error.code().message() + ".");
   }

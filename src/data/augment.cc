@@ -9,7 +9,7 @@
 namespace topknot::data {
 namespace {
 
-/// Where in the old image a pixel of the new one comes from.
+/// The position in the old image of a pixel of the new one.
 struct Move {
   int right = 0;  // of the window, relative to the image
   int down = 0;
@@ -41,7 +41,7 @@ void shift_plane(const std::uint8_t* from, std::uint8_t* to, int height, int wid
   }
 }
 
-/// The plane at a point between pixels; zero outside.
+/// The plane at a point between pixels, interpolated; zero outside.
 double between(const std::uint8_t* from, int height, int width, double y, double x) {
   const int top = static_cast<int>(std::floor(y));
   const int left = static_cast<int>(std::floor(x));
@@ -77,9 +77,9 @@ void rotate_plane(const std::uint8_t* from, std::uint8_t* to, int height, int wi
 void augment(std::span<const std::uint8_t> from, std::span<std::uint8_t> to,
              const ImageShape& shape, const Augmentation& how, core::Random& random) {
   if (from.size() != shape.size() || to.size() != shape.size())
-    throw ContractError("An image of " + std::to_string(shape.size()) +
-                        " bytes cannot be varied from " + std::to_string(from.size()) +
-                        " to " + std::to_string(to.size()) + ".");
+    throw ContractError("augment needs two buffers of " + std::to_string(shape.size()) +
+                        " bytes and got " + std::to_string(from.size()) + " and " +
+                        std::to_string(to.size()) + ".");
   if (how.pad > 4096 || !(how.rotate >= 0 && how.rotate <= 180))
     throw ConfigError("pad is at most 4096 and rotate 0 to 180 degrees.");
   const Move move = draw(how, random);

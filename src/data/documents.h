@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Documents of sentences of word pieces: what BERT is trained on.
+// Documents of sentences of word pieces, on which BERT is trained.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "core/random.h"
-#include "data/images.h"
+#include "data/split.h"
 #include "data/wordpiece.h"
 
 namespace topknot::data {
 
-/// Documents one after another, each of at least one sentence, none of which is empty.
+/// A list of documents. Each has at least one sentence, and no sentence is empty.
 class Documents {
  public:
-  /// Ends the document that was begun, if it has a sentence.
+  /// Ends the current document. Does nothing where it has no sentence.
   void end_document();
   void add_sentence(std::span<const TokenId> pieces);
 
@@ -37,39 +37,36 @@ class Documents {
   std::vector<std::size_t> document_ends_;
 };
 
-/// "wikipedia-en" (files in FOLDER/train or FOLDER/valid and the folders below, in
-/// alphabetical order: WikiExtractor's <doc ...> ... </doc>, or plain text with an empty line
-/// between documents), or "generated:words=2000,size=2000,seed=1", `size` documents of the
-/// generated language. Throws ConfigError, or DataError when there is no text or a shard is
-/// broken or cut short.
+/// Opens a data set that has a DocumentsReader, such as "wikipedia-en", or
+/// "generated:words=2000,size=2000,seed=1": `size` documents of the generated language. Throws
+/// ConfigError at another name, DataError where a file is missing, broken or cut short.
 Documents open_documents(std::string_view name, const std::filesystem::path& folder,
                          Split split, const WordPiece& pieces);
 
-/// Cuts a paragraph into sentences: after . ! or ? (and quotes or brackets that close) before
-/// a space and what is not a small letter.
+/// Cuts a paragraph into sentences. A sentence ends after . ! or ? and the quotes and brackets
+/// that close there, where a space and no small letter follow.
 std::vector<std::string_view> split_sentences(std::string_view paragraph);
 
-/// What BERT sees at once: [CLS] first [SEP] second [SEP], `length` of all, padded.
+/// One sample for BERT: [CLS] first [SEP] second [SEP], padded to `length` pieces.
 struct MaskedPair {
   std::vector<TokenId> ids;
-  std::vector<std::uint8_t> segments;  ///< 1 from the second sentence on
-  std::vector<TokenId>
-      targets;           ///< the piece that was there, or -1 where it need not be told
-  std::size_t used = 0;  ///< the rest is padding
-  bool next = false;     ///< the second does follow the first
+  std::vector<std::uint8_t> segments;  ///< 0 up to the first [SEP], then 1
+  std::vector<TokenId> targets;  ///< the piece to predict, or -1 where there is none
+  std::size_t used = 0;          ///< pieces before the padding
+  bool next = false;             ///< the second text follows the first in its document
 };
 
-/// Pairs of stretches of text for masked words and next sentences (Devlin et al., 2019).
-/// Refers to both arguments.
+/// Draws pairs of texts for BERT's two tasks, masked words and next sentences (Devlin et al.,
+/// 2019). Keeps references to both arguments.
 class SentencePairs {
  public:
   /// `length` is at least 8. Throws DataError when there are fewer than two documents.
   SentencePairs(const Documents& documents, const WordPiece& pieces, std::size_t length);
 
   std::size_t size() const { return stretches_.size(); }
-  /// Pair `i`, cut, matched and masked by `random`: in half of them the second stretch is from
-  /// another document; 15 % of the pieces are to be told, of which 80 % are hidden by [MASK],
-  /// 10 % by any piece, and 10 % not at all.
+  /// Pair `i`. `random` decides where it is cut, takes the second text from another document
+  /// in half of the cases, and chooses 15 % of the pieces as targets; of these 80 % are replaced
+  /// by [MASK], 10 % by a random piece, and 10 % stay.
   MaskedPair pair(std::size_t i, core::Random& random) const;
 
  private:

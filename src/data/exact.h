@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions whose bits are the same on every machine. Sums, products, quotients and roots
-// round alike everywhere; the mathematical library's do not.
+// Functions whose results have the same bits on every machine. They use sums, products,
+// quotients and roots only, which IEEE 754 rounds exactly; std::sin and others differ between
+// libraries.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace topknot::data {
 
 constexpr double kPi = 3.14159265358979323846;
 
-/// sin(2 pi turns), off by less than 1e-9, for turns in [-2^40, 2^40].
+/// sin(2 pi turns) with an error below 1e-9, for turns in [-2^40, 2^40].
 constexpr double sine(double turns) {
   double t = turns - static_cast<double>(static_cast<std::int64_t>(turns));  // (-1, 1)
   if (t > 0.5) t -= 1;
@@ -32,8 +33,8 @@ constexpr double cosine(double turns) { return sine(turns + 0.25); }
 /// Uniform in [-1, 1).
 constexpr float around_zero(core::Random& random) { return 2 * random.uniform() - 1; }
 
-/// Mean 0, variance 1, within [-sqrt(12), sqrt(12)]: the sum of four uniforms, scaled. Takes
-/// one draw.
+/// Mean 0, variance 1, within [-sqrt(12), sqrt(12)]: the scaled sum of four uniforms.
+/// Draws one number.
 constexpr float bell(core::Random& random) {
   const std::uint64_t bits = random.bits();
   const auto sum = static_cast<float>((bits & 0xFFFF) + ((bits >> 16) & 0xFFFF) +

@@ -47,7 +47,7 @@ std::size_t bounded_size(const fs::path& file, std::size_t most) {
   return size;
 }
 
-// zlib reads plain files through the same calls.
+// Reads gzip, and plain files too, which zlib passes through.
 class Unpacker {
  public:
   explicit Unpacker(const fs::path& file)
@@ -56,7 +56,7 @@ class Unpacker {
       throw DataError(about(file) + "cannot be opened: is it readable for you?");
   }
 
-  /// As many of `bytes` as there are.
+  /// Fills `bytes` and returns how many the file still had.
   std::size_t read(std::span<std::uint8_t> bytes) {
     std::size_t done = 0;
     while (done < bytes.size()) {
@@ -89,7 +89,7 @@ std::string in_quotes(std::string_view text) {
   std::string said = "\"";
   for (const char c : text.substr(0, kMostQuoted))
     said += (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) ? '?' : c;
-  // A letter of several bytes is not cut in two.
+  // Do not cut a code point of several bytes in two.
   if (text.size() > kMostQuoted) {
     while ((static_cast<unsigned char>(said.back()) & 0xC0) == 0x80) said.pop_back();
     if (static_cast<unsigned char>(said.back()) >= 0xC0) said.pop_back();
@@ -126,7 +126,7 @@ Bytes read_packed(
     throw DataError(about(file) + "has " + std::to_string(size) +
                     " bytes and ends within its header.");
   const std::size_t all = size_of(bytes);
-  // Memory grows with what was read, not with what the header says.
+  // Allocate by what was read, not by what the header promises.
   std::size_t have = head;
   while (have < all) {
     bytes.resize(std::min(all, have + kChunk));
@@ -136,7 +136,7 @@ Bytes read_packed(
       throw DataError(about(file) + "its header asks for " + std::to_string(all) +
                       " bytes and it ends after " + std::to_string(have) + ".");
   }
-  // Also makes zlib see the end of the stream, and with it the checksum.
+  // This also makes zlib reach the end of the stream and compare the checksum.
   std::uint8_t more = 0;
   if (in.read({&more, 1}) != 0)
     throw DataError(about(file) + "goes on after the " + std::to_string(all) +

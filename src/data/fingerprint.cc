@@ -10,7 +10,7 @@
 namespace topknot::data {
 namespace {
 
-constexpr std::size_t kImagesRead = 256;  // of a set that decodes or draws them
+constexpr std::size_t kImagesRead = 256;  // of a set that is not in memory
 constexpr std::size_t kLabelsRead = std::size_t{1} << 21;
 
 template <typename T>

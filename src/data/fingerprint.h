@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of data sets: equal for equal contents, so that ranks can tell whether they have the same.
+// Hashes of data sets, by which ranks find out whether they have the same data.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace topknot::data {
 
-/// All labels and pixels of sets that lie in memory. Of others the pixels of 256 images spread
-/// over the set, and the labels of up to two million.
+/// Covers all labels and pixels of a set in memory. Of any other set it covers 256 images
+/// spread over the set, and up to two million labels.
 std::uint64_t fingerprint(const Images& images);
-/// All words, in all three parts.
+/// Covers all words in all three parts.
 std::uint64_t fingerprint(const Words& words);
-/// All pieces of all sentences.
+/// Covers all word pieces of all sentences.
 std::uint64_t fingerprint(const Documents& documents);
-/// All ratings, and what they are tested on.
+/// Covers all ratings, held-out items and negatives.
 std::uint64_t fingerprint(const Ratings& ratings);
-/// All transcripts and samples: reads every file.
+/// Covers all transcripts and samples, and so reads every file.
 std::uint64_t fingerprint(const Speech& speech);
 
 }  // namespace topknot::data

@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "data/file.h"
-#include "data/rating_files.h"
-#include "data/sets.h"
-#include "topknot/error.h"
-#include "topknot/params.h"
+#include "data/dataset.h"
+#include "data/generated/generated.h"
 
 namespace topknot::data {
 namespace {
-
-constexpr std::uint64_t kNegativesSeed = 1;  // of raw sets, so that all runs rank alike
 
 std::uint32_t number_of(std::unordered_map<std::uint32_t, std::uint32_t>& numbers,
                         std::uint32_t name) {
@@ -21,7 +16,7 @@ std::uint32_t number_of(std::unordered_map<std::uint32_t, std::uint32_t>& number
       .first->second;
 }
 
-/// kNegatives different items that are none of `rated`, which is sorted.
+/// Appends kNegatives different items that are not in `rated`, which is sorted.
 void draw_negatives(std::span<const std::uint32_t> rated, std::uint32_t items,
                     core::Random random, std::vector<std::uint32_t>& negatives) {
   const auto first = negatives.end() - negatives.begin();
@@ -51,10 +46,10 @@ Ratings::Ratings(std::uint32_t items, std::vector<Pair> train,
     throw ContractError("Ratings need 99 negatives for each user, and known items.");
   for (const Pair& pair : train_) {
     if (pair.user >= users() || pair.item >= items_)
-      throw ContractError("A rating is of user " + std::to_string(pair.user) + " of " +
-                          std::to_string(users()) + " and item " +
-                          std::to_string(pair.item) + " of " + std::to_string(items_) +
-                          ".");
+      throw ContractError("A rating has user " + std::to_string(pair.user) +
+                          " and item " + std::to_string(pair.item) + "; there are " +
+                          std::to_string(users()) + " users and " +
+                          std::to_string(items_) + " items.");
     ++first_[pair.user + 1];
   }
   for (std::size_t u = 0; u < held_out_.size(); ++u) first_[u + 1] += first_[u];
@@ -117,9 +112,9 @@ Ratings leave_one_out(std::span<const RawRating> raw, std::uint64_t seed,
     if (std::adjacent_find(rated.begin(), rated.end()) != rated.end())
       throw DataError(about(source) + who + " rated the same item twice.");
     if (items - rated.size() < Ratings::kNegatives)
-      throw DataError(about(source) + who + " left " +
+      throw DataError(about(source) + who + " left only " +
                       std::to_string(items - rated.size()) + " of " +
-                      std::to_string(items) + " items unrated; 99 are ranked.");
+                      std::to_string(items) + " items unrated; ranking needs 99.");
     std::size_t last = 0;
     for (std::size_t i = 1; i < own.size(); ++i)
       if (own[i].time >= own[last].time) last = i;
@@ -138,17 +133,9 @@ Ratings open_ratings(std::string_view name, const std::filesystem::path& folder)
     spec.params.refuse_unknown("generated ratings");
     return leave_one_out(raw, kNegativesSeed, "generated");
   }
-  if (spec.name != "ml-1m" && spec.name != "ml-20m")
-    throw ConfigError("There are no ratings " + in_quotes(spec.name) +
-                      "; there are ml-1m, ml-20m and generated.");
+  const Dataset& set = find_dataset_of<RatingsReader>(spec.name, "There are no ratings");
   spec.params.refuse_unknown(spec.name);
-  const std::filesystem::path at = find_folder(find_set(spec.name), folder);
-  if (std::error_code error;
-      std::filesystem::exists(at / (spec.name + ".train.rating"), error))
-    return read_ncf_files(at, spec.name);
-  const std::filesystem::path file =
-      at / (spec.name == "ml-1m" ? "ratings.dat" : "ratings.csv");
-  return leave_one_out(read_raw_ratings(file), kNegativesSeed, file);
+  return std::get<RatingsReader>(set.reader).open(find_folder(set, folder));
 }
 
 }  // namespace topknot::data

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who liked what: pairs of people and things, with one thing held out for each person.
+// Ratings: pairs of user and item, with one item of each user held out for testing.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace topknot::data {
 
-/// A set as the NCF paper uses it (He et al., WWW 2017): for each user the last item is held
-/// out and ranked among others that the user did not rate.
+/// Ratings as the NCF paper uses them (He et al., WWW 2017): each user's last item is held out
+/// and ranked among kNegatives items that the user did not rate.
 class Ratings {
  public:
   static constexpr std::size_t kNegatives = 99;
@@ -38,9 +38,9 @@ class Ratings {
     return std::span(negatives_).subspan(std::size_t{user} * kNegatives, kNegatives);
   }
 
-  /// Whether the user rated the item, to train on.
+  /// Whether the training ratings have the pair.
   bool rated(std::uint32_t user, std::uint32_t item) const;
-  /// An item that the user did not rate: what training tells apart from those that were.
+  /// A random item that the user did not rate, as a negative for training.
   std::uint32_t draw_negative(std::uint32_t user, core::Random& random) const;
 
  private:
@@ -48,27 +48,30 @@ class Ratings {
   std::vector<Pair> train_;
   std::vector<std::uint32_t> held_out_;
   std::vector<std::uint32_t> negatives_;
-  std::vector<std::size_t> first_;     // of each user's items in sorted_
+  std::vector<std::size_t> first_;     // index in sorted_ of each user's first item
   std::vector<std::uint32_t> sorted_;  // items by user, ascending
 };
 
-/// One line of raw ratings, with users and items as the file numbers them.
+/// A rating as the file has it, with the file's own numbers.
 struct RawRating {
   std::uint32_t user;
   std::uint32_t item;
   std::int64_t time;
 };
 
+/// Seeds the negatives of raw ratings, so that all runs rank the same items.
+constexpr std::uint64_t kNegativesSeed = 1;
+
 /// Numbers users and items from 0 in order of appearance, holds out each user's latest rating
-/// (of equal times the last), and draws negatives from `seed`. `source` is named in errors.
-/// Throws DataError when a user has fewer than two ratings, or a pair comes twice.
+/// (of equal times the last), and draws negatives from `seed`. Throws DataError that names
+/// `source` where a user has fewer than two ratings or rated an item twice.
 Ratings leave_one_out(std::span<const RawRating> raw, std::uint64_t seed,
                       const std::filesystem::path& source);
 
-/// "ml-1m", "ml-20m": NAME.{train.rating,test.rating,test.negative} in `folder`, or
-/// ratings.dat or ratings.csv; or "generated:users=1000,items=500,each=20,seed=1": ratings from
-/// latent factors. Throws ConfigError, or DataError when a file is missing or broken or has
-/// an unknown user or item.
+/// Opens a data set that has a RatingsReader, such as "ml-1m", or
+/// "generated:users=1000,items=500,each=20,seed=1": ratings from latent factors. Throws
+/// ConfigError at another name, DataError where a file is missing or broken or has an unknown
+/// user or item.
 Ratings open_ratings(std::string_view name, const std::filesystem::path& folder);
 
 }  // namespace topknot::data

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sentences of a document are taken together, in order, until they fill a pair; such a stretch
-// is cut at a random sentence, and what follows is kept or replaced by a stretch of another
-// document. What is too long loses the end of its longer side.
+// Consecutive sentences of a document are joined until they fill a pair. Such a stretch is cut
+// at a random sentence, and its second part stays or is replaced by sentences of another
+// document. Where a pair is too long, the longer text loses its end.
 #include <algorithm>
 #include <numeric>
 
@@ -25,7 +25,8 @@ void truncate(std::vector<TokenId>& first, std::vector<TokenId>& second,
 SentencePairs::SentencePairs(const Documents& documents, const WordPiece& pieces,
                              std::size_t length)
     : documents_(documents), pieces_(pieces), length_(length) {
-  if (length < 8) throw ConfigError("A pair of sentences has a length of at least 8.");
+  if (length < 8)
+    throw ConfigError("The length of a pair of sentences must be at least 8.");
   if (documents.documents() < 2)
     throw DataError("Pairs of sentences need two documents or more.");
   for (std::size_t d = 0; d < documents.documents(); ++d) {
@@ -61,8 +62,8 @@ std::vector<TokenId> SentencePairs::draw_other(std::size_t document,
 
 MaskedPair SentencePairs::pair(std::size_t i, core::Random& random) const {
   if (i >= size())
-    throw ContractError("Pair " + std::to_string(i) + " was asked for of " +
-                        std::to_string(size()) + ".");
+    throw ContractError("There is no pair " + std::to_string(i) + ": there are " +
+                        std::to_string(size()) + ", counted from 0.");
   const Stretch& stretch = stretches_[i];
   const std::size_t sentences = stretch.last - stretch.first;
   const std::size_t cut =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Spoken utterances and what was said.
+// Recorded utterances and their transcripts.
 #pragma once
 
 #include <cstdint>
@@ -10,41 +10,33 @@
 #include <string_view>
 #include <vector>
 
-#include "data/images.h"
+#include "data/formats/audio.h"
+#include "data/split.h"
 
 namespace topknot::data {
 
-constexpr std::uint32_t kSampleRate = 16'000;
-
-/// What a recogniser tells apart: 0 is CTC's blank, then apostrophe, A to Z, and space.
+/// The classes of a recogniser: 0 is CTC's blank, then apostrophe, A to Z, and space.
 constexpr std::string_view kAlphabet = "_'ABCDEFGHIJKLMNOPQRSTUVWXYZ ";
 
-/// The ids of a transcript's letters, small ones as large ones. Throws DataError at a letter
+/// The ids of a transcript's letters; case does not matter. Throws DataError at a character
 /// that is not in the alphabet.
 std::vector<std::int32_t> letter_ids(std::string_view transcript);
 
-/// Nothing changes after it was opened: any number of threads may read.
+/// A set of utterances. It is immutable, so any number of threads may read.
 class Speech {
  public:
   virtual ~Speech();
   virtual std::size_t size() const = 0;
-  /// Words in capital letters, parted by single spaces.
+  /// Words in capital letters with single spaces between them.
   virtual const std::string& transcript(std::size_t i) const = 0;
   /// Samples in [-1, 1), kSampleRate a second. Throws DataError at a broken file.
   virtual std::vector<float> samples(std::size_t i) const = 0;
 };
 
-/// "an4" (FOLDER/etc/an4_{train,test}.{fileids,transcription} and FOLDER/wav/ID.{wav,sph,raw}),
-/// or "generated:size=400,seed=1": digits of two gliding tones each, read by many voices; the
-/// test half has a quarter. Throws ConfigError, or DataError when a file is missing or broken
-/// or a transcript has no file.
+/// Opens a data set that has a SpeechReader, such as "an4", or "generated:size=400,seed=1":
+/// digits made of gliding tones, whose test half has a quarter of `size`. Throws ConfigError at
+/// another name, DataError where a file is missing or broken or a transcript has no file.
 std::unique_ptr<Speech> open_speech(std::string_view name,
                                     const std::filesystem::path& folder, Split split);
-
-/// The samples of a file of 16-bit mono at kSampleRate: RIFF wave, NIST sphere (not
-/// shortened), or, where neither's mark is there, raw samples; their byte order is the one
-/// that makes the smoother curve. Throws DataError at anything else and at a file that is
-/// cut short.
-std::vector<float> read_audio(const std::filesystem::path& file);
 
 }  // namespace topknot::data

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text as numbers: words and their ids, and a corpus for language models.
+// Vocabularies, and corpora for language models.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace topknot::data {
 
 using TokenId = std::int32_t;
 
-/// Words and their numbers, which are 0, 1, ... in the order they were added.
+/// Words and their ids, which are 0, 1, ... in the order of `add`.
 class Vocabulary {
  public:
-  /// The word's id; a new one when it has none.
+  /// Returns the word's id, and gives it the next one where it has none.
   TokenId add(std::string_view word);
   std::optional<TokenId> find(std::string_view word) const;
   const std::string& word(TokenId id) const { return words_.at(static_cast<size_t>(id)); }
@@ -35,7 +35,7 @@ class Vocabulary {
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;
 };
 
-/// A corpus for a language model: running words, "<eos>" at the end of each line.
+/// A corpus for a language model: the ids of its words, with "<eos>" at the end of each line.
 struct Words {
   Vocabulary vocabulary;  ///< of the training part, in order of appearance
   std::vector<TokenId> train;
@@ -43,18 +43,21 @@ struct Words {
   std::vector<TokenId> test;
 };
 
-/// "wikitext2" (wiki.{train,valid,test}.tokens or {train,valid,test}.txt in `folder`), or
-/// "generated:words=2000,size=200000,seed=1": sentences of a random grammar; the other parts
-/// have a tenth each. Throws ConfigError, or DataError when a file is missing or empty or
-/// has a word that the training part has not.
+/// Opens a data set that has a WordsReader, such as "wikitext2", or
+/// "generated:words=2000,size=200000,seed=1": `size` words of a random grammar to train on, and
+/// a tenth of that in each other part. Throws ConfigError at another name, DataError where a
+/// file is missing or empty or has a word that the training part lacks.
 Words open_words(std::string_view name, const std::filesystem::path& folder);
 
+/// The word for the end of a line.
+constexpr std::string_view kLineEnd = "<eos>";
+
 /// The ids of all words in `text`, with "<eos>" after each line. Throws DataError that names
-/// `file` and the line at a word that `vocabulary` has not.
+/// `file` and the line at a word that `vocabulary` lacks.
 std::vector<TokenId> to_ids(std::string_view text, const Vocabulary& vocabulary,
                             const std::filesystem::path& file);
 
-/// Calls `use(line)` for every line of `text`, without its end.
+/// Calls `use(line)` for every line of `text`, without the line end.
 template <typename Use>
 void for_each_line(std::string_view text, Use use) {
   while (!text.empty()) {
@@ -67,7 +70,7 @@ void for_each_line(std::string_view text, Use use) {
   }
 }
 
-/// Calls `use(word)` for every word of a line, which are parted by spaces.
+/// Calls `use(word)` for every word of a line; spaces and tabs separate words.
 template <typename Use>
 void for_each_word(std::string_view line, Use use) {
   std::size_t at = 0;

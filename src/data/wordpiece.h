@@ -5,12 +5,16 @@
 
 namespace topknot::data {
 
-/// BERT's uncased tokenizer (Devlin et al., 2019): text is cut at spaces and punctuation,
-/// put into lower case without accents, and each word is cut into the longest pieces that the
-/// vocabulary has, from the left; those within a word begin with "##".
+/// The pieces that every vocabulary must have.
+constexpr std::string_view kSpecialPieces[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",
+                                               "[MASK]"};
+
+/// BERT's uncased tokenizer (Devlin et al., 2019). It puts text into lower case without accents,
+/// splits it at spaces and punctuation, and splits each word from the left into the longest
+/// pieces of the vocabulary. Pieces within a word begin with "##".
 class WordPiece {
  public:
-  /// Throws DataError, naming `source`, when [PAD], [UNK], [CLS], [SEP] or [MASK] is missing.
+  /// Throws DataError that names `source` where one of kSpecialPieces is missing.
   WordPiece(Vocabulary vocabulary, const std::filesystem::path& source);
 
   /// Throws DataError when `text` is not UTF-8.
@@ -31,8 +35,9 @@ class WordPiece {
   TokenId pad_, unknown_, begin_, separator_, mask_;
 };
 
-/// "bert-vocab" (vocab.txt in `folder`, a piece a line), or "generated:words=2000,seed=1":
-/// letters and the words of the generated language.
+/// Opens a data set that has a WordPieceReader, such as "bert-vocab", or
+/// "generated:words=2000,seed=1": letters and the words of the generated language. Throws
+/// ConfigError at another name, DataError where a file is missing or broken.
 WordPiece open_word_pieces(std::string_view name, const std::filesystem::path& folder);
 
 }  // namespace topknot::data

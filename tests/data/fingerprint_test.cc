@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "data/stored_images.h"
+#include "data/formats/stored_images.h"
 #include "data/write_sets.h"
 
 namespace topknot::data {

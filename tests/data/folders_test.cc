@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "data/jpeg.h"
+#include "data/formats/jpeg.h"
+#include "data/formats/resize.h"
 #include "data/refusals.h"
-#include "data/resize.h"
 #include "data/write_sets.h"
 
 namespace topknot::data {
@@ -115,7 +115,7 @@ TEST_F(Folders, RefusesWhatIsNoJpeg) {
 
 TEST_F(Folders, RefusesClassesThatDifferBetweenTheHalves) {
   std::filesystem::rename(folder_.path() / "val/n0101", folder_.path() / "val/n0999");
-  expect_refusal([&] { open(); }, "\"n0101\" differs first");
+  expect_refusal([&] { open(); }, "the first difference is \"n0101\"");
 }
 
 TEST_F(Folders, RefusesAnEmptyClass) {

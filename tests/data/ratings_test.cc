@@ -47,11 +47,11 @@ TEST(Ncf, RefusesUnknownUsersAndItems) {
   const ByteString whole = bytes_of(train);
   write_file(train, std::string_view("60\t1\t1\n"));
   expect_refusal([&] { open(folder); },
-                 "line 1 has the unknown user 60; they are below 60");
+                 "line 1 has the unknown user 60; users are below 60");
   write_file(train, std::string_view("5\t-1\t1\n"));
   expect_refusal([&] { open(folder); }, "unknown item -1");
   write_file(train, std::string_view("5 1 1\n"));
-  expect_refusal([&] { open(folder); }, "where a tab is due");
+  expect_refusal([&] { open(folder); }, "where a tab is expected");
   write_file(train, whole);
   write_file(folder.path() / "ml-1m.item_to_movieid.txt",
              std::string_view("0\t7\n1\t8\n"));
@@ -70,7 +70,7 @@ TEST(Ncf, RefusesNegativesThatAreNotOfTheTest) {
   expect_refusal([&] { open(folder); }, "is not of user 0");
   write_file(file, whole);
   replace(file, ")", ")\t3");
-  expect_refusal([&] { open(folder); }, "goes on after 99 negatives");
+  expect_refusal([&] { open(folder); }, "has text after 99 negatives");
   const auto line = std::find(whole.begin(), whole.end(), '\n') + 1;
   write_file(file, ByteString(whole.begin(), line));
   expect_refusal([&] { open(folder); }, "1 lines for 60 users");
@@ -150,14 +150,14 @@ TEST(RawRatings, RefuseWhatIsBroken) {
   std::filesystem::remove(folder.path() / "ml-1m/movies.dat");
   for (const auto& [text, said] :
        {std::pair{"1::2::3\n", "lacks a \"::\""},
-        {"1,2,3,4\n", "where \"::\" is due"},
-        {"x::2::3::4\n", "where a number is due"},
-        {"1::2::3::4x\n", "goes on after its time"},
+        {"1,2,3,4\n", "where \"::\" is expected"},
+        {"x::2::3::4\n", "where a number is expected"},
+        {"1::2::3::4x\n", "has text after its time"},
         {"1::2::3::4", "cut short"},
         {"", "is empty"},
         {"1::2::3::4\n", "has one rating"},
         {"1::2::3::4\n1::2::3::5\n", "rated the same item twice"},
-        {"1::2::3::4\n1::3::3::5\n", "99 are ranked"}}) {
+        {"1::2::3::4\n1::3::3::5\n", "ranking needs 99"}}) {
     write_file(file, std::string_view(text));
     expect_refusal([&] { open(folder); }, said);
   }

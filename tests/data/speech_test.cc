@@ -111,11 +111,12 @@ TEST_F(Audio, IsReadInEitherByteOrder) {
 TEST_F(Audio, OfAnotherFormatIsRefused) {
   std::string stereo = wave_file(samples_);
   stereo[22] = 2;
-  expect_refusal([&] { read_audio(file("a.wav", stereo)); }, "has 2 channels of 16 bits");
+  expect_refusal([&] { read_audio(file("a.wav", stereo)); },
+                 "has 2 channels of Signed 16 bit PCM");
   std::string coded = sphere_file(samples_);
   coded.replace(coded.find("-s3 pcm"), 7, "-s3 ulaw");
   coded.erase(1024, 1);
-  expect_refusal([&] { read_audio(file("a.sph", coded)); }, "is coded as \"ulaw\"");
+  expect_refusal([&] { read_audio(file("a.sph", coded)); }, "has 1 channels of U-Law");
   expect_refusal([&] { read_audio(file("a.raw", "odd")); }, "not a whole number");
   expect_refusal([&] { read_audio(file("b.wav", "none")); }, "is neither a wave");
 }

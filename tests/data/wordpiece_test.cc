@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
-#include "data/letters.h"
 #include "data/refusals.h"
+#include "data/unicode.h"
 #include "data/write_sets.h"
 
 namespace topknot::data {
@@ -57,6 +57,18 @@ TEST(WordPiece, TakesChineseOneByOneAndKoreanApart) {
   EXPECT_EQ(cut(pieces, "\xED\x95\x9C"), "\xE1\x84\x92 ##\xE1\x85\xA1 ##\xE1\x86\xAB");
 }
 
+TEST(WordPiece, FoldsAllScriptsAsBertDoes) {
+  EXPECT_EQ(fold(0x0130), U"i");             // capital I with a dot
+  EXPECT_EQ(fold(0x0929), U"\u0928");        // Devanagari NNNA: NA and a dot
+  EXPECT_EQ(fold(0x10A0), U"\u2D00");        // a Georgian capital
+  EXPECT_EQ(fold(0x10400), U"\U00010428");   // a Deseret capital
+  EXPECT_EQ(fold(0x0BCA), U"\u0BC6\u0BBE");  // marks that take room stay
+  EXPECT_EQ(fold(0x0301), U"");              // an accent alone
+  const WordPiece pieces = pieces_of({"x", "=", "y", "\xE8\xB1\x88"});
+  EXPECT_EQ(cut(pieces, "x\xE2\x89\xA0y"), "x = y");       // not equal: = and a stroke
+  EXPECT_EQ(cut(pieces, "\xEF\xA4\x80"), "\xE8\xB1\x88");  // one character, encoded twice
+}
+
 TEST(WordPiece, RefusesWhatIsNotUtf8) {
   const WordPiece pieces = pieces_of({"a"});
   for (const char* text :
@@ -64,13 +76,13 @@ TEST(WordPiece, RefusesWhatIsNotUtf8) {
     expect_refusal([&] { pieces.encode(text); }, "is not UTF-8");
 }
 
-TEST(Letters, SurviveBothWays) {
+TEST(CodePoints, SurviveEncodingAndDecoding) {
   for (char32_t letter = 1; letter < 0x110000; letter += letter < 0x3000 ? 1 : 77) {
     if (letter >= 0xD800 && letter <= 0xDFFF) continue;
     std::string text;
-    append_letter(text, letter);
+    append_code_point(text, letter);
     std::string_view rest = text;
-    ASSERT_EQ(next_letter(rest), letter);
+    ASSERT_EQ(next_code_point(rest), letter);
     ASSERT_TRUE(rest.empty());
   }
 }

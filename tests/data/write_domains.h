@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/grammar.h"
+#include "data/generated/grammar.h"
 #include "data/ratings.h"
 #include "data/speech.h"
 #include "data/wordpiece.h"

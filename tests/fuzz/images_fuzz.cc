@@ -5,7 +5,7 @@
 // whose records are longer than an input and are filled up by repeating it.
 #include <zlib.h>
 
-#include "data/readers.h"
+#include "data/images.h"
 #include "fuzz/files.h"
 
 namespace {
@@ -55,7 +55,8 @@ void check_idx(Input& input, int way) {
   }
   write("t10k-labels-idx1-ubyte", input.left().first(labels));
   write("t10k-images-idx3-ubyte", input.left().subspan(labels));
-  read_or_refuse([] { check(*data::open_idx(files().folder(), data::Split::test)); });
+  read_or_refuse(
+      [] { check(*data::open_images("mnist", files().folder(), data::Split::test)); });
 }
 
 void check_cifar(Input& input, bool hundred) {
@@ -66,8 +67,8 @@ void check_cifar(Input& input, bool hundred) {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = said[i % said.size()];
   files().write(hundred ? "test.bin" : "test_batch.bin", bytes);
   read_or_refuse([&] {
-    check(hundred ? *data::open_cifar100(files().folder(), data::Split::test)
-                  : *data::open_cifar10(files().folder(), data::Split::test));
+    check(*data::open_images(hundred ? "cifar100" : "cifar10", files().folder(),
+                             data::Split::test));
   });
 }
 

@@ -2,8 +2,8 @@
 //
 // Any bytes as a photograph: decoded in part or in whole, then a part of it resized, as
 // training does. The first two bytes say to what.
-#include "data/jpeg.h"
-#include "data/resize.h"
+#include "data/formats/jpeg.h"
+#include "data/formats/resize.h"
 #include "fuzz/files.h"
 
 namespace {

@@ -4,7 +4,7 @@
 // with and without a list of films, in both formats, or the three files of the NCF paper
 // with and without a list of items. The input says more raw ratings than it has lines: each
 // is made for a few users, so that a set of enough items is not out of reach.
-#include "data/rating_files.h"
+#include "data/formats/rating_files.h"
 #include "fuzz/files.h"
 
 namespace {
