@@ -10,9 +10,9 @@
 // round in it: checkpoints are written between rounds.
 #pragma once
 
+#include "job/optimizer.h"
+#include "job/rates.h"
 #include "store/checkpoint.h"
-#include "train/optimizer.h"
-#include "train/rates.h"
 #include "train/replica.h"
 #include "train/task.h"
 

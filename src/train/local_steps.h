@@ -26,8 +26,8 @@
 #include <span>
 #include <vector>
 
-#include "train/job.h"
-#include "train/optimizer.h"
+#include "job/job.h"
+#include "job/optimizer.h"
 #include "train/replica.h"
 
 namespace topknot::train {

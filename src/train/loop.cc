@@ -19,14 +19,14 @@
 #include <limits>
 #include <optional>
 
+#include "job/comparison.h"
+#include "job/conference.h"
+#include "job/engine_options.h"
+#include "job/pass_memory.h"
 #include "topknot/error.h"
 #include "train/checkpoint.h"
-#include "train/comparison.h"
-#include "train/conference.h"
-#include "train/engine_options.h"
 #include "train/local_steps.h"
 #include "train/nonfinite.h"
-#include "train/pass_memory.h"
 #include "train/recorder.h"
 #include "train/replica_fields.h"
 #include "train/train.h"

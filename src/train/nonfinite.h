@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "train/conference.h"
+#include "job/conference.h"
 #include "train/replica.h"
 
 namespace topknot::train {

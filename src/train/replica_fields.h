@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "job/comparison.h"
 #include "train/checkpoint.h"
-#include "train/comparison.h"
 
 namespace topknot::train {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "train/job.h"
+#include "job/job.h"
 #include "train/train.h"
 
 namespace topknot::train {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "job/comparison.h"
+#include "job/job.h"
 #include "topknot/engine.h"
 #include "topknot/transport.h"
-#include "train/comparison.h"
-#include "train/job.h"
 
 namespace topknot::train {
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "train/optimizer.h"
+#include "job/optimizer.h"
 
 namespace topknot::train {
 

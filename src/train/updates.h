@@ -15,7 +15,7 @@
 
 #include <cstddef>
 
-#include "train/job.h"
+#include "job/job.h"
 #include "train/replica.h"
 
 namespace topknot::train {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "job/engine_options.h"
 #include "topknot/error.h"
-#include "train/engine_options.h"
 #include "train/runs.h"
 
 namespace topknot::train {

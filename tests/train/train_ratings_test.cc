@@ -10,9 +10,9 @@
 #include "refusal.h"
 #include "topknot/error.h"
 #include "train/models/ncf.h"
-#include "train/permutation.h"
 #include "train/runs.h"
 #include "train/task.h"
+#include "train/tasks/permutation.h"
 
 namespace topknot::train {
 namespace {

@@ -20,9 +20,9 @@
 #include "cli/record_options.h"
 #include "cli/run_log.h"
 #include "cli/stop_signal.h"
+#include "job/comparison.h"
 #include "store/gradients.h"
 #include "topknot/error.h"
-#include "train/comparison.h"
 
 namespace topknot::cli {
 namespace {

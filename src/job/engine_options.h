@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "job/job.h"
 #include "topknot/engine.h"
 #include "topknot/params.h"
-#include "train/job.h"
 
 namespace topknot::train {
 

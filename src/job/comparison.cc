@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/comparison.h"
+#include "job/comparison.h"
 
 #include <algorithm>
 #include <cstring>

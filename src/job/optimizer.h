@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "job/job.h"
 #include "topknot/layout.h"
 #include "topknot/params.h"
-#include "train/job.h"
 
 namespace topknot::train {
 

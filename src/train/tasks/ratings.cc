@@ -14,8 +14,8 @@
 #include "data/ratings.h"
 #include "topknot/error.h"
 #include "train/models/ncf.h"
-#include "train/permutation.h"
 #include "train/task.h"
+#include "train/tasks/permutation.h"
 
 namespace topknot::train {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "collectives/primitives.h"
+#include "job/job.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
 #include "topknot/transport.h"
-#include "train/job.h"
 
 namespace topknot::train {
 

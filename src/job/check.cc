@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "engine/rules.h"
+#include "job/engine_options.h"
+#include "job/job.h"
+#include "job/optimizer.h"
+#include "job/rates.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
-#include "train/engine_options.h"
-#include "train/job.h"
-#include "train/optimizer.h"
-#include "train/rates.h"
 
 namespace topknot::train {
 namespace {

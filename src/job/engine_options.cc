@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/engine_options.h"
+#include "job/engine_options.h"
 
 #include <algorithm>
 #include <charconv>

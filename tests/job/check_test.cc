@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "job/job.h"
 #include "topknot/error.h"
-#include "train/job.h"
 
 namespace topknot::train {
 namespace {

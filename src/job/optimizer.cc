@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/optimizer.h"
+#include "job/optimizer.h"
 
 #include <algorithm>
 #include <cmath>

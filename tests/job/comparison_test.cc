@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fields over ranks: what is said of those that differ, and that all ranks say the same.
-#include "train/comparison.h"
+#include "job/comparison.h"
 
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@
 #include "data/fingerprint.h"
 #include "topknot/error.h"
 #include "train/models/bert.h"
-#include "train/permutation.h"
 #include "train/task.h"
+#include "train/tasks/permutation.h"
 
 namespace topknot::train {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/job.h"
+#include "job/job.h"
 
 #include <algorithm>
 #include <charconv>

@@ -4,13 +4,13 @@
 // pass takes the next ranks x batch of it, rank after rank. What is left at the end of an
 // epoch and does not fill a pass is dropped; a set smaller than one pass goes round.
 
+#include "data/images.h"
 #include "core/random.h"
 #include "data/fingerprint.h"
-#include "data/images.h"
 #include "topknot/error.h"
 #include "train/models/network.h"
-#include "train/permutation.h"
 #include "train/task.h"
+#include "train/tasks/permutation.h"
 
 namespace topknot::train {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/conference.h"
+#include "job/conference.h"
 
 #include <bit>
 #include <cstdint>

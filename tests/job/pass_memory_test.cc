@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/pass_memory.h"
+#include "job/pass_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@
 #include "data/speech.h"
 #include "topknot/error.h"
 #include "train/models/acoustic.h"
-#include "train/permutation.h"
 #include "train/task.h"
+#include "train/tasks/permutation.h"
 
 namespace topknot::train {
 namespace {

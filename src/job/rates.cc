@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/rates.h"
+#include "job/rates.h"
 
 #include <charconv>
 #include <cmath>
