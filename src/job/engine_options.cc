@@ -90,6 +90,14 @@ bool clips_before(const Job& job) {
          memory.params.given("clip") == nullptr;
 }
 
+Job prepared(Job job, std::vector<std::string>& notices) {
+  place_optimizer(job, notices);
+  take_schedule(job, notices);
+  if (clips_before(job))
+    notices.emplace_back("each worker clips its own gradient, at clip / sqrt(workers).");
+  return job;
+}
+
 Pace Pace::of(const Job& job, std::uint64_t steps_per_epoch) {
   const auto rounds = [&](std::uint64_t steps) {
     const auto local = static_cast<std::uint64_t>(job.local_steps);

@@ -32,11 +32,19 @@ struct Settling {
   std::uint64_t every = 0;  ///< so many steps; 0: not between
   /// "end", "never" or a number of steps, which settles at the end too. Throws ConfigError.
   static Settling parse(const std::string& text);
+  /// Asked after `step` steps.
+  bool is_due(std::uint64_t step, bool run_ends) const {
+    return (every > 0 && step % every == 0) || (at_end && run_ends);
+  }
 };
 
 /// Gives `job` the density schedule of its scheme where it has none of its own, and says so in
 /// `notices` where that is a warm-up.
 void take_schedule(Job& job, std::vector<std::string>& notices);
+
+/// The job as it is run: the optimizer in its place, and the scheme's density schedule. Says in
+/// `notices` what was decided.
+Job prepared(Job job, std::vector<std::string>& notices);
 
 /// Whether `clip` is for each worker's own gradient before it joins what is owed, as DGC has it,
 /// and not for what was exchanged. Local steps clip their own.
