@@ -10,6 +10,7 @@
 #include "engine/rules.h"
 #include "job/engine_options.h"
 #include "job/job.h"
+#include "job/models.h"
 #include "job/optimizer.h"
 #include "job/rates.h"
 #include "topknot/catalog.h"
@@ -18,17 +19,6 @@
 
 namespace topknot::train {
 namespace {
-
-void check_model(const Job& job) {
-  const std::vector<std::string> models = {"mlp",      "cnn",   "resnet20", "resnet18",
-                                           "resnet50", "vgg16", "lstm",     "bert",
-                                           "acoustic", "ncf"};
-  const std::string name = Spec::parse(job.model).name;
-  for (const std::string& model : models)
-    if (name == model) return;
-  throw ConfigError("There is no model named " + name + "; nearest is " +
-                    nearest(name, models) + ".");
-}
 
 // The collective's parameters may depend on the ranks; the engine reads them.
 void check_exchange(const Job& job) {
@@ -78,7 +68,7 @@ void check_updates(Job job) {
 }  // namespace
 
 void check(const Job& job) {
-  check_model(job);
+  find_model(Spec::parse(job.model).name);
   check_exchange(job);
   check_nonfinite(job);
   make_optimizer(Spec::parse(job.optimizer), {});

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "core/text.h"
+#include "job/models.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
@@ -22,6 +23,8 @@ constexpr double kAny = std::numeric_limits<double>::max();
 using Member = std::variant<std::string Job::*, std::int64_t Job::*, double Job::*,
                             bool Job::*, std::vector<std::string> Job::*>;
 
+const std::string kModels = names_of_models() + ", with parameters";
+
 struct Line {
   std::string_view name;
   Member member;
@@ -33,7 +36,7 @@ struct Line {
 // clang-format off
 const Line kLines[] = {
     {"name", &Job::name, 0, 0, "what the run is called"},
-    {"model", &Job::model, 0, 0, "mlp, cnn, resnet20, resnet18, resnet50, vgg16, lstm, bert, acoustic, ncf, with parameters"},
+    {"model", &Job::model, 0, 0, kModels},
     {"data", &Job::data, 0, 0, "a data set, see `topknot data`, or generated:..."},
     {"folder", &Job::folder, 0, 0, "where its files are"},
     {"pad", &Job::pad, 0, 64, "augmentation: pixels an image may be shifted by"},

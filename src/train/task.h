@@ -84,12 +84,12 @@ class Task {
 /// The task that the job's model belongs to. Throws ConfigError, DataError.
 std::unique_ptr<Task> make_task(const Job& job, const Place& place);
 
-// The tasks, each in its own file.
-std::unique_ptr<Task> make_classification(const Job& job, const Place& place);
-std::unique_ptr<Task> make_language(const Job& job, const Place& place);
-std::unique_ptr<Task> make_bert(const Job& job, const Place& place);
-std::unique_ptr<Task> make_recommendation(const Job& job, const Place& place);
-std::unique_ptr<Task> make_recognition(const Job& job, const Place& place);
+/// The factories, each defined in its task's own file.
+namespace task {
+#define TASK(name, summary) \
+  std::unique_ptr<Task> name(const Job& job, const Place& place);
+#include "job/models.def"
+}  // namespace task
 
 // ---- draws
 

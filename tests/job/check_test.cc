@@ -4,6 +4,7 @@
 #include <string>
 
 #include "job/job.h"
+#include "job/models.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
@@ -61,6 +62,11 @@ TEST(Check, LooksEveryNameUp) {
   EXPECT_EQ(said({{"rules", "classifier.*=thick"}}),
             "The rule for classifier.* asks for thick, which is neither dense nor a "
             "density in (0, 1].");
+}
+
+TEST(Check, KnowsEveryModelOfTheList) {
+  for (const ModelEntry& model : models())
+    EXPECT_EQ(said({{"model", std::string(model.name).c_str()}}), "");
 }
 
 TEST(Check, SaysWhatIsNearest) {

@@ -11,13 +11,11 @@
 // padding, as the papers' do. An LSTM gets the frames padded all the same: on torch's packed
 // sequences the backward pass clears the whole gradient once for every frame.
 
-#include "train/models/acoustic.h"
-
 #include <cmath>
 #include <string>
 
 #include "topknot/error.h"
-#include "train/models/network.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -177,7 +175,7 @@ struct Shape {
   double dropped;
 };
 
-class DeepSpeech final : public Acoustic {
+class DeepSpeech final : public AcousticModel {
  public:
   DeepSpeech(std::shared_ptr<Front> front, const Shape& shape, std::int64_t letters)
       : shape_(shape), front_(register_module("front", std::move(front))) {
@@ -264,8 +262,8 @@ class DeepSpeech final : public Acoustic {
 
 }  // namespace
 
-std::shared_ptr<Acoustic> make_acoustic(Params& params, std::int64_t features,
-                                        std::int64_t letters, std::uint64_t seed) {
+std::shared_ptr<AcousticModel> model::acoustic(Params& params,
+                                               const AcousticShape& data) {
   const std::string kind = params.choice("front", {"conv2d", "conv1d", "none"},
                                          "convolutions before the LSTMs");
   Shape shape{};
@@ -276,11 +274,11 @@ std::shared_ptr<Acoustic> make_acoustic(Params& params, std::int64_t features,
                                    "frames that the end of one direction sees ahead");
   shape.dropped = params.number("dropout", 0, 0, 0.99, "share dropped after each LSTM");
   std::shared_ptr<Front> front;
-  if (kind == "conv2d") front = std::make_shared<ImageFront>(features);
-  if (kind == "conv1d") front = std::make_shared<TimeFront>(features, shape.width);
-  if (kind == "none") front = std::make_shared<NoFront>(features);
-  auto made = std::make_shared<DeepSpeech>(std::move(front), shape, letters);
-  made->draw_weights(seed);
+  if (kind == "conv2d") front = std::make_shared<ImageFront>(data.features);
+  if (kind == "conv1d") front = std::make_shared<TimeFront>(data.features, shape.width);
+  if (kind == "none") front = std::make_shared<NoFront>(data.features);
+  auto made = std::make_shared<DeepSpeech>(std::move(front), shape, data.letters);
+  made->draw_weights(data.seed);
   return made;
 }
 

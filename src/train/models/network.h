@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the models share: an interface, initial weights, and the two residual blocks.
+// The interface of the models for images, and what models share: initial weights, convolutions.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <memory>
 
 #include "data/images.h"
-#include "topknot/params.h"
 
 namespace topknot::train {
 
@@ -25,18 +23,6 @@ struct NetworkShape {
   data::ImageShape image;
   int classes = 10;
 };
-
-/// A network by name with parameters, as in "mlp:hidden=256". Throws ConfigError, with the
-/// nearest name, when there is none such or the images do not fit it.
-std::shared_ptr<Network> make_network(const Spec& spec, const NetworkShape& shape);
-
-// The models, each in its own file.
-std::shared_ptr<Network> make_mlp(Params& params, const NetworkShape& shape);
-std::shared_ptr<Network> make_cnn(Params& params, const NetworkShape& shape);
-std::shared_ptr<Network> make_vgg16(Params& params, const NetworkShape& shape);
-std::shared_ptr<Network> make_resnet20(Params& params, const NetworkShape& shape);
-std::shared_ptr<Network> make_resnet18(Params& params, const NetworkShape& shape);
-std::shared_ptr<Network> make_resnet50(Params& params, const NetworkShape& shape);
 
 /// Draws all weights anew from `seed` alone: matrices and kernels uniform with the variance
 /// 2 / fan-in (He et al., ICCV 2015), norms one, biases zero. The same bits everywhere.

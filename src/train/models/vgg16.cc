@@ -7,7 +7,7 @@
 #include <string>
 
 #include "topknot/error.h"
-#include "train/models/network.h"
+#include "train/models/registry.h"
 
 namespace topknot::train {
 namespace {
@@ -46,7 +46,7 @@ class Vgg16 final : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_vgg16(Params&, const NetworkShape& shape) {
+std::shared_ptr<Network> model::vgg16(Params&, const NetworkShape& shape) {
   if (shape.image.height < 32 || shape.image.width < 32)
     throw ConfigError(
         "The model vgg16 halves an image five times: it needs at least 32 x 32 "

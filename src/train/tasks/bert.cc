@@ -15,7 +15,7 @@
 #include "data/documents.h"
 #include "data/fingerprint.h"
 #include "topknot/error.h"
-#include "train/models/bert.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 #include "train/tasks/permutation.h"
 
@@ -52,12 +52,12 @@ class Pretraining final : public Task {
       : job_(job),
         place_(place),
         batch_(static_cast<std::uint64_t>(job.batch)),
-        shape_(BertShape::read(Spec::parse(job.model))),
         pieces_(pieces_for(job)),
-        train_(job, data::Split::train, pieces_, static_cast<std::size_t>(shape_.length)),
-        test_(job, data::Split::test, pieces_, static_cast<std::size_t>(shape_.length)) {
-    shape_.pieces = static_cast<std::int64_t>(pieces_.size());
-    model_ = std::make_shared<Bert>(shape_);
+        model_(make_model<made_for::bert>(Spec::parse(job.model),
+                                          static_cast<std::int64_t>(pieces_.size()))),
+        length_(model_->length()),
+        train_(job, data::Split::train, pieces_, static_cast<std::size_t>(length_)),
+        test_(job, data::Split::test, pieces_, static_cast<std::size_t>(length_)) {
     model_->initialise(stream(job_, Draw::weights));
   }
 
@@ -81,7 +81,7 @@ class Pretraining final : public Task {
       pairs.push_back(drawn(train_, order(i % train_.pairs.size()), at.epoch, i));
     const Batch batch = batch_of(pairs);
     at::Generator draws = generator(job_, place_, at);
-    const Bert::Logits logits = model_->forward(batch.input, &draws);
+    const PairModel::Logits logits = model_->forward(batch.input, &draws);
     return torch::cross_entropy_loss(logits.pieces, batch.pieces) +
            torch::cross_entropy_loss(logits.next, batch.next);
   }
@@ -103,7 +103,7 @@ class Pretraining final : public Task {
 
  private:
   struct Batch {
-    Bert::Input input;
+    PairModel::Input input;
     torch::Tensor pieces;  // that were hidden
     torch::Tensor next;    // 1 where the second stretch follows the first
   };
@@ -118,9 +118,9 @@ class Pretraining final : public Task {
   Batch batch_of(const std::vector<data::MaskedPair>& pairs) const {
     const auto count = static_cast<std::int64_t>(pairs.size());
     Batch batch;
-    batch.input.ids = torch::empty({count, shape_.length}, torch::kLong);
-    batch.input.segments = torch::empty({count, shape_.length}, torch::kLong);
-    batch.input.unseen = torch::zeros({count, 1, 1, shape_.length});
+    batch.input.ids = torch::empty({count, length_}, torch::kLong);
+    batch.input.segments = torch::empty({count, length_}, torch::kLong);
+    batch.input.unseen = torch::zeros({count, 1, 1, length_});
     batch.next = torch::empty({count}, torch::kLong);
     std::vector<std::int64_t> hidden;
     std::vector<std::int64_t> told;
@@ -146,7 +146,7 @@ class Pretraining final : public Task {
 
   void add_scores(const std::vector<data::MaskedPair>& pairs, std::vector<double>& sums) {
     const Batch batch = batch_of(pairs);
-    const Bert::Logits logits = model_->forward(batch.input, /*draws=*/nullptr);
+    const PairModel::Logits logits = model_->forward(batch.input, /*draws=*/nullptr);
     const auto count = static_cast<double>(pairs.size());
     const auto hidden = static_cast<double>(batch.pieces.numel());
     const double pieces =
@@ -161,16 +161,16 @@ class Pretraining final : public Task {
   const Job job_;
   const Place place_;
   const std::uint64_t batch_;
-  BertShape shape_;
   const data::WordPiece pieces_;
+  const std::shared_ptr<PairModel> model_;
+  const std::int64_t length_;  // of a pair, padded
   const Half train_;
   const Half test_;
-  std::shared_ptr<Bert> model_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> make_bert(const Job& job, const Place& place) {
+std::unique_ptr<Task> task::bert(const Job& job, const Place& place) {
   return std::make_unique<Pretraining>(job, place);
 }
 

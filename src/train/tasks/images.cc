@@ -8,7 +8,7 @@
 #include "core/random.h"
 #include "data/fingerprint.h"
 #include "topknot/error.h"
-#include "train/models/network.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 #include "train/tasks/permutation.h"
 
@@ -27,8 +27,8 @@ class Classification final : public Task {
         train_(data::open_images(job.data, job.folder, data::Split::train)),
         test_(data::open_images(job.data, job.folder, data::Split::test)),
         normalisation_(data::normalisation(job.data)),
-        network_(
-            make_network(Spec::parse(job.model), {train_->shape(), train_->classes()})) {
+        network_(make_model<made_for::images>(
+            Spec::parse(job.model), NetworkShape{train_->shape(), train_->classes()})) {
     if (train_->size() == 0 || test_->size() == 0)
       throw DataError("The data set " + job.data + " has no images to " +
                       (train_->size() == 0 ? "train on." : "test on."));
@@ -145,7 +145,7 @@ class Classification final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_classification(const Job& job, const Place& place) {
+std::unique_ptr<Task> task::images(const Job& job, const Place& place) {
   return std::make_unique<Classification>(job, place);
 }
 

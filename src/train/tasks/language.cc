@@ -16,7 +16,7 @@
 #include "data/fingerprint.h"
 #include "data/text.h"
 #include "topknot/error.h"
-#include "train/models/word_lstm.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -31,9 +31,8 @@ class Language final : public Task {
       : job_(job),
         place_(place),
         words_(data::open_words(job.data, job.folder)),
-        shape_(WordLstmShape::read(Spec::parse(job.model),
-                                   static_cast<std::int64_t>(words_.vocabulary.size()))),
-        model_(std::make_shared<WordLstm>(shape_)),
+        model_(make_model<made_for::language>(
+            Spec::parse(job.model), static_cast<std::int64_t>(words_.vocabulary.size()))),
         lanes_(static_cast<std::uint64_t>(job.batch * place.ranks)),
         length_((words_.train.size() - 1) / lanes_),
         validates_(Spec::parse(job.lr_schedule).name == "plateau") {
@@ -65,7 +64,7 @@ class Language final : public Task {
         std::span(words_.train)
             .subspan(static_cast<std::uint64_t>(place_.rank) * batch * length_);
     at::Generator draws = generator(job_, place_, at);
-    WordLstm::States states;
+    LanguageModel::States states;
     for (const auto& [hidden, cell] : states_)
       states.emplace_back(hidden.clone(), cell.clone());  // backward will want these
     const torch::Tensor loss = next_word_loss(mine.subspan(first), length_, batch, bptt(),
@@ -100,7 +99,7 @@ class Language final : public Task {
   }
 
  private:
-  std::uint64_t bptt() const { return static_cast<std::uint64_t>(shape_.bptt); }
+  std::uint64_t bptt() const { return static_cast<std::uint64_t>(model_->bptt()); }
 
   void forget() {
     for (auto& [hidden, cell] : states_) {
@@ -110,7 +109,7 @@ class Language final : public Task {
   }
 
   // Checkpoints look at the tensors, so they stay and their values change.
-  void carry(const WordLstm::States& after) {
+  void carry(const LanguageModel::States& after) {
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < states_.size(); ++i) {
       std::get<0>(states_[i]).copy_(std::get<0>(after[i]));
@@ -121,7 +120,7 @@ class Language final : public Task {
   /// Of `time` words in each of `lanes` lanes, which start `apart` words from one another.
   torch::Tensor next_word_loss(std::span<const data::TokenId> text, std::uint64_t apart,
                                std::uint64_t lanes, std::uint64_t time,
-                               WordLstm::States& states, at::Generator* draws,
+                               LanguageModel::States& states, at::Generator* draws,
                                at::Reduction::Reduction reduction) {
     const std::vector<std::int64_t> sizes = {static_cast<std::int64_t>(time),
                                              static_cast<std::int64_t>(lanes)};
@@ -150,7 +149,7 @@ class Language final : public Task {
     const std::uint64_t lanes =
         std::clamp<std::uint64_t>(share / kTestWords, 1, kTestLanes);
     const std::uint64_t length = share / lanes;
-    WordLstm::States states = model_->zero_states(static_cast<std::int64_t>(lanes));
+    LanguageModel::States states = model_->zero_states(static_cast<std::int64_t>(lanes));
     std::vector<double> sums(2);
     for (std::uint64_t at = 0; at < length; at += bptt()) {
       const std::uint64_t time = std::min(bptt(), length - at);
@@ -166,17 +165,16 @@ class Language final : public Task {
   const Job job_;
   const Place place_;
   const data::Words words_;
-  const WordLstmShape shape_;
-  const std::shared_ptr<WordLstm> model_;
+  const std::shared_ptr<LanguageModel> model_;
   const std::uint64_t lanes_;   // of all ranks
   const std::uint64_t length_;  // of each, in words that have a next
   const bool validates_;
-  WordLstm::States states_;
+  LanguageModel::States states_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> make_language(const Job& job, const Place& place) {
+std::unique_ptr<Task> task::language(const Job& job, const Place& place) {
   return std::make_unique<Language>(job, place);
 }
 

@@ -13,7 +13,7 @@
 #include "data/fingerprint.h"
 #include "data/ratings.h"
 #include "topknot/error.h"
-#include "train/models/ncf.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 #include "train/tasks/permutation.h"
 
@@ -35,9 +35,10 @@ class Recommendation final : public Task {
     Spec spec = Spec::parse(job.model);
     each_ = 1 + static_cast<std::uint64_t>(spec.params.integer(
                     "negatives", 4, 1, 1000, "items drawn for each rating"));
-    model_ = make_ncf(spec.params, ratings_.users(), ratings_.items(),
-                      stream(job_, Draw::weights));
-    spec.params.refuse_unknown(spec.name);
+    model_ = make_model<made_for::ratings>(
+        spec, RatingShape{.users = ratings_.users(),
+                          .items = ratings_.items(),
+                          .seed = stream(job_, Draw::weights)});
   }
 
   torch::nn::Module& model() override { return *model_; }
@@ -151,12 +152,12 @@ class Recommendation final : public Task {
   const std::uint64_t batch_;
   const data::Ratings ratings_;
   std::uint64_t each_ = 0;  // samples of one rating
-  std::shared_ptr<Ncf> model_;
+  std::shared_ptr<RatingModel> model_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> make_recommendation(const Job& job, const Place& place) {
+std::unique_ptr<Task> task::ratings(const Job& job, const Place& place) {
   return std::make_unique<Recommendation>(job, place);
 }
 

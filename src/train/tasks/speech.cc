@@ -15,7 +15,7 @@
 #include "data/fingerprint.h"
 #include "data/speech.h"
 #include "topknot/error.h"
-#include "train/models/acoustic.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 #include "train/tasks/permutation.h"
 
@@ -91,11 +91,11 @@ class Recognition final : public Task {
         throw DataError("The data set " + job.data + " has a half without utterances.");
       data_fingerprint_ = joined(data_fingerprint_, data::fingerprint(*half));
     }
-    Spec spec = Spec::parse(job.model);
-    model_ = make_acoustic(spec.params, kFeatures,
-                           static_cast<std::int64_t>(data::kAlphabet.size()),
-                           stream(job_, Draw::weights));
-    spec.params.refuse_unknown(spec.name);
+    model_ = make_model<made_for::speech>(
+        Spec::parse(job.model),
+        AcousticShape{.features = kFeatures,
+                      .letters = static_cast<std::int64_t>(data::kAlphabet.size()),
+                      .seed = stream(job_, Draw::weights)});
   }
 
   torch::nn::Module& model() override { return *model_; }
@@ -191,12 +191,12 @@ class Recognition final : public Task {
   const std::unique_ptr<data::Speech> train_;
   const std::unique_ptr<data::Speech> test_;
   std::uint64_t data_fingerprint_ = 0;
-  std::shared_ptr<Acoustic> model_;
+  std::shared_ptr<AcousticModel> model_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> make_recognition(const Job& job, const Place& place) {
+std::unique_ptr<Task> task::speech(const Job& job, const Place& place) {
   return std::make_unique<Recognition>(job, place);
 }
 

@@ -4,14 +4,11 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <memory>
-
-#include "topknot/params.h"
 
 namespace topknot::train {
 
-/// Neural collaborative filtering: how likely a user is to like an item, as a logit.
-class Ncf : public torch::nn::Module {
+/// How likely a user is to like an item, as a logit.
+class RatingModel : public torch::nn::Module {
  public:
   /// `users` and `items` are equally many numbers, and so are the logits. What is dropped is
   /// drawn from `draws`; without it nothing is.
@@ -19,9 +16,11 @@ class Ncf : public torch::nn::Module {
                                 at::Generator* draws) = 0;
 };
 
-/// "factors=64,layers=256-256-128-64,dropout=0.5", with weights from `seed` alone. Throws
-/// ConfigError.
-std::shared_ptr<Ncf> make_ncf(Params& params, std::uint32_t users, std::uint32_t items,
-                              std::uint64_t seed);
+/// What a model is to be made for; its weights are from `seed` alone.
+struct RatingShape {
+  std::uint32_t users = 0;
+  std::uint32_t items = 0;
+  std::uint64_t seed = 0;
+};
 
 }  // namespace topknot::train

@@ -4,10 +4,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <memory>
 #include <vector>
-
-#include "topknot/params.h"
 
 namespace topknot::train {
 
@@ -18,16 +15,18 @@ struct Frames {
 };
 
 /// Spectrograms in, letters out.
-class Acoustic : public torch::nn::Module {
+class AcousticModel : public torch::nn::Module {
  public:
   /// Logarithms of the letters' probabilities, (utterance, frame, letter): frames may be fewer
   /// than they were. What is dropped is drawn from `draws`; without it nothing is.
   virtual Frames forward(const Frames& spectrograms, at::Generator* draws) = 0;
 };
 
-/// "layers=5,width=800,directions=1,front=conv2d,lookahead=20,dropout=0", with weights from
-/// `seed` alone. Throws ConfigError.
-std::shared_ptr<Acoustic> make_acoustic(Params& params, std::int64_t features,
-                                        std::int64_t letters, std::uint64_t seed);
+/// What a model is to be made for; its weights are from `seed` alone.
+struct AcousticShape {
+  std::int64_t features = 0;  ///< of a frame
+  std::int64_t letters = 0;   ///< the blank among them
+  std::uint64_t seed = 0;
+};
 
 }  // namespace topknot::train
