@@ -25,7 +25,7 @@ using Member = std::variant<std::string Job::*, std::int64_t Job::*, double Job:
 
 const std::string kModels = names_of_models() + ", with parameters";
 
-struct Line {
+struct Entry {
   std::string_view name;
   Member member;
   double low;
@@ -34,7 +34,7 @@ struct Line {
 };
 
 // clang-format off
-const Line kLines[] = {
+const Entry kEntries[] = {
     {"name", &Job::name, 0, 0, "what the run is called"},
     {"model", &Job::model, 0, 0, kModels},
     {"data", &Job::data, 0, 0, "a data set, see `topknot data`, or generated:..."},
@@ -97,49 +97,50 @@ std::string_view may_differ(std::string_view key) {
   return "";
 }
 
-const Line& find(std::string_view key) {
+const Entry& find(std::string_view key) {
   std::vector<std::string> names;
-  for (const Line& line : kLines) {
-    if (line.name == key) return line;
-    names.emplace_back(line.name);
+  for (const Entry& entry : kEntries) {
+    if (entry.name == key) return entry;
+    names.emplace_back(entry.name);
   }
   throw ConfigError("There is no key " + std::string(key) + " in a job; nearest is " +
                     nearest(key, names) + ".");
 }
 
-std::string range(const Line& line) {
-  if (std::holds_alternative<bool Job::*>(line.member)) return "true or false";
-  if (std::holds_alternative<std::vector<std::string> Job::*>(line.member))
+std::string range(const Entry& entry) {
+  if (std::holds_alternative<bool Job::*>(entry.member)) return "true or false";
+  if (std::holds_alternative<std::vector<std::string> Job::*>(entry.member))
     return "a list";
-  if (std::holds_alternative<std::string Job::*>(line.member)) return "text";
-  const std::string kind = std::holds_alternative<std::int64_t Job::*>(line.member)
+  if (std::holds_alternative<std::string Job::*>(entry.member)) return "text";
+  const std::string kind = std::holds_alternative<std::int64_t Job::*>(entry.member)
                                ? "a whole number"
                                : "a number";
-  if (line.high == kAny) return kind + " from " + core::shortest(line.low);
-  return kind + " from " + core::shortest(line.low) + " to " + core::shortest(line.high);
+  if (entry.high == kAny) return kind + " from " + core::shortest(entry.low);
+  return kind + " from " + core::shortest(entry.low) + " to " +
+         core::shortest(entry.high);
 }
 
-[[noreturn]] void refuse(const Line& line, std::string_view value) {
-  throw ConfigError("The key " + std::string(line.name) + " cannot be " +
+[[noreturn]] void refuse(const Entry& entry, std::string_view value) {
+  throw ConfigError("The key " + std::string(entry.name) + " cannot be " +
                     (value.empty() ? "empty" : std::string(value)) + "; it is " +
-                    range(line) + ": " + std::string(line.meaning) + ".");
+                    range(entry) + ": " + std::string(entry.meaning) + ".");
 }
 
 template <typename Number>
-Number number(const Line& line, std::string_view value) {
+Number number(const Entry& entry, std::string_view value) {
   Number parsed{};
   const auto end = std::from_chars(value.data(), value.data() + value.size(), parsed);
   const bool whole = end.ec == std::errc() && end.ptr == value.data() + value.size();
-  if (!whole || !(static_cast<double>(parsed) >= line.low) ||
-      !(static_cast<double>(parsed) <= line.high))
-    refuse(line, value);
+  if (!whole || !(static_cast<double>(parsed) >= entry.low) ||
+      !(static_cast<double>(parsed) <= entry.high))
+    refuse(entry, value);
   return parsed;
 }
 
-bool truth(const Line& line, std::string_view value) {
+bool truth(const Entry& entry, std::string_view value) {
   if (value == "true" || value == "1") return true;
   if (value == "false" || value == "0") return false;
-  refuse(line, value);
+  refuse(entry, value);
 }
 
 std::vector<std::string> words(std::string_view value) {
@@ -154,42 +155,43 @@ std::vector<std::string> words(std::string_view value) {
 std::vector<Key> keys() {
   static const std::vector<std::string> ranges = [] {
     std::vector<std::string> all;
-    for (const Line& line : kLines) all.push_back(range(line));
+    for (const Entry& entry : kEntries) all.push_back(range(entry));
     return all;
   }();
   std::vector<Key> all;
-  for (const Line& line : kLines)
-    all.push_back({line.name, ranges[all.size()], line.meaning, may_differ(line.name)});
+  for (const Entry& entry : kEntries)
+    all.push_back(
+        {entry.name, ranges[all.size()], entry.meaning, may_differ(entry.name)});
   return all;
 }
 
 void set(Job& job, std::string_view key, std::string_view value) {
-  const Line& line = find(key);
-  if (const auto* member = std::get_if<std::string Job::*>(&line.member))
+  const Entry& entry = find(key);
+  if (const auto* member = std::get_if<std::string Job::*>(&entry.member))
     job.*(*member) = std::string(value);
-  if (const auto* member = std::get_if<std::int64_t Job::*>(&line.member))
-    job.*(*member) = number<std::int64_t>(line, value);
-  if (const auto* member = std::get_if<double Job::*>(&line.member))
-    job.*(*member) = number<double>(line, value);
-  if (const auto* member = std::get_if<bool Job::*>(&line.member))
-    job.*(*member) = truth(line, value);
-  if (const auto* member = std::get_if<std::vector<std::string> Job::*>(&line.member))
+  if (const auto* member = std::get_if<std::int64_t Job::*>(&entry.member))
+    job.*(*member) = number<std::int64_t>(entry, value);
+  if (const auto* member = std::get_if<double Job::*>(&entry.member))
+    job.*(*member) = number<double>(entry, value);
+  if (const auto* member = std::get_if<bool Job::*>(&entry.member))
+    job.*(*member) = truth(entry, value);
+  if (const auto* member = std::get_if<std::vector<std::string> Job::*>(&entry.member))
     job.*(*member) = words(value);
 }
 
 std::string get(const Job& job, std::string_view key) {
-  const Line& line = find(key);
-  if (const auto* member = std::get_if<std::string Job::*>(&line.member))
+  const Entry& entry = find(key);
+  if (const auto* member = std::get_if<std::string Job::*>(&entry.member))
     return job.*(*member);
-  if (const auto* member = std::get_if<std::int64_t Job::*>(&line.member))
+  if (const auto* member = std::get_if<std::int64_t Job::*>(&entry.member))
     return std::to_string(job.*(*member));
-  if (const auto* member = std::get_if<double Job::*>(&line.member))
+  if (const auto* member = std::get_if<double Job::*>(&entry.member))
     return core::shortest(job.*(*member));
-  if (const auto* member = std::get_if<bool Job::*>(&line.member))
+  if (const auto* member = std::get_if<bool Job::*>(&entry.member))
     return job.*(*member) ? "true" : "false";
   std::string list;
   for (const std::string& word :
-       job.*std::get<std::vector<std::string> Job::*>(line.member))
+       job.*std::get<std::vector<std::string> Job::*>(entry.member))
     list += (list.empty() ? "" : " ") + word;
   return list;
 }

@@ -29,9 +29,9 @@ Loop::Loop(Transport& link, Job job, const TrainOptions& options, Observer& obse
     : comparison_(comparison),
       options_(options),
       observer_(observer),
-      place_{link.rank(), link.size()},
+      rank_info_{link.rank(), link.size()},
       job_(prepared(std::move(job), notices_)),
-      task_(make_task(job_, place_)),
+      task_(make_task(job_, rank_info_)),
       progress_(job_, *task_),
       replica_(task_->model(), link,
                engine_options(job_, kEngineChannel,
@@ -72,7 +72,8 @@ Live Loop::live() {
 
 void Loop::start() {
   first_step_ = progress_.position.step;
-  const Start start = describe_start(progress_, *task_, replica_, place_.ranks, notices_);
+  const Start start =
+      describe_start(progress_, *task_, replica_, rank_info_.ranks, notices_);
   outcome_.dense_bytes_per_step = static_cast<double>(start.dense_bytes);
   checkpoints_.start_at(first_step_);
   drift_.start_at(first_step_);

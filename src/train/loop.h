@@ -48,7 +48,7 @@ class Loop {
   Comparison& comparison_;
   const TrainOptions& options_;
   Observer& observer_;
-  const Place place_;
+  const RankInfo rank_info_;
   std::vector<std::string> notices_;
   const Job job_;
   const std::unique_ptr<Task> task_;

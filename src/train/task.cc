@@ -16,10 +16,10 @@ std::uint64_t joined(std::uint64_t first, std::uint64_t second) {
   return core::hash(std::as_bytes(std::span(both)));
 }
 
-std::unique_ptr<Task> make_task(const Job& job, const Place& place) {
+std::unique_ptr<Task> make_task(const Job& job, const RankInfo& rank_info) {
   const ModelEntry& model = find_model(Spec::parse(job.model).name);
 #define TASK(name, summary) \
-  if (model.task == #name) return task::name(job, place);
+  if (model.task == #name) return task::name(job, rank_info);
 #include "job/models.def"
   throw ContractError("models.def has no task " + std::string(model.task));
 }
@@ -30,11 +30,11 @@ std::uint64_t stream(const Job& job, Draw purpose, std::uint64_t epoch) {
                            epoch);
 }
 
-at::Generator generator(const Job& job, const Place& place, const Position& at) {
+at::Generator generator(const Job& job, const RankInfo& rank_info, const Position& at) {
   const std::uint64_t pass =
       core::random_bits(stream(job, Draw::dropout, at.epoch), at.sample);
   return at::make_generator<at::CPUGeneratorImpl>(
-      core::random_bits(pass, static_cast<std::uint64_t>(place.rank)));
+      core::random_bits(pass, static_cast<std::uint64_t>(rank_info.rank)));
 }
 
 torch::Tensor dropout(const torch::Tensor& x, double share, at::Generator& draws) {

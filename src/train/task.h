@@ -28,17 +28,18 @@ struct Position {
 std::uint64_t joined(std::uint64_t first, std::uint64_t second);
 
 /// Who one rank is among the others.
-struct Place {
+struct RankInfo {
   int rank = 0;
   int ranks = 1;
 };
 
 /// This rank's share of [0, size) for evaluation, every so-many-eth, `at_once` at a time.
 template <typename Judge>
-void share_out(const Place& place, std::uint64_t size, std::size_t at_once, Judge judge) {
+void share_out(const RankInfo& rank_info, std::uint64_t size, std::size_t at_once,
+               Judge judge) {
   std::vector<std::uint64_t> samples;
-  for (auto i = static_cast<std::uint64_t>(place.rank); i < size;
-       i += static_cast<std::uint64_t>(place.ranks)) {
+  for (auto i = static_cast<std::uint64_t>(rank_info.rank); i < size;
+       i += static_cast<std::uint64_t>(rank_info.ranks)) {
     samples.push_back(i);
     if (samples.size() < at_once) continue;
     judge(samples);
@@ -82,12 +83,12 @@ class Task {
 };
 
 /// The task that the job's model belongs to. Throws ConfigError, DataError.
-std::unique_ptr<Task> make_task(const Job& job, const Place& place);
+std::unique_ptr<Task> make_task(const Job& job, const RankInfo& rank_info);
 
 /// The factories, each defined in its task's own file.
 namespace task {
 #define TASK(name, summary) \
-  std::unique_ptr<Task> name(const Job& job, const Place& place);
+  std::unique_ptr<Task> name(const Job& job, const RankInfo& rank_info);
 #include "job/models.def"
 }  // namespace task
 
@@ -104,7 +105,7 @@ std::uint64_t stream(const Job& job, Draw purpose, std::uint64_t epoch = 0);
 
 /// A generator for torch's draws (dropout) in the pass at `at`: libtorch's own is one for the
 /// whole process, which ranks that are threads would share.
-at::Generator generator(const Job& job, const Place& place, const Position& at);
+at::Generator generator(const Job& job, const RankInfo& rank_info, const Position& at);
 
 /// Zeroes a share of x and scales up the rest.
 torch::Tensor dropout(const torch::Tensor& x, double share, at::Generator& draws);

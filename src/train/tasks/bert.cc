@@ -48,9 +48,9 @@ struct Half {
 
 class Pretraining final : public Task {
  public:
-  Pretraining(const Job& job, const Place& place)
+  Pretraining(const Job& job, const RankInfo& rank_info)
       : job_(job),
-        place_(place),
+        rank_info_(rank_info),
         batch_(static_cast<std::uint64_t>(job.batch)),
         pieces_(pieces_for(job)),
         model_(make_model<made_for::bert>(Spec::parse(job.model),
@@ -69,18 +69,18 @@ class Pretraining final : public Task {
                   data::fingerprint(test_.documents));
   }
   std::uint64_t samples_per_pass() const override {
-    return batch_ * static_cast<std::uint64_t>(place_.ranks);
+    return batch_ * static_cast<std::uint64_t>(rank_info_.ranks);
   }
 
   torch::Tensor loss(const Position& at) override {
     const Permutation order(train_.pairs.size(), stream(job_, Draw::shuffle, at.epoch));
     std::vector<data::MaskedPair> pairs;
     const std::uint64_t first =
-        at.sample + static_cast<std::uint64_t>(place_.rank) * batch_;
+        at.sample + static_cast<std::uint64_t>(rank_info_.rank) * batch_;
     for (std::uint64_t i = first; i < first + batch_; ++i)
       pairs.push_back(drawn(train_, order(i % train_.pairs.size()), at.epoch, i));
     const Batch batch = batch_of(pairs);
-    at::Generator draws = generator(job_, place_, at);
+    at::Generator draws = generator(job_, rank_info_, at);
     const PairModel::Logits logits = model_->forward(batch.input, &draws);
     return torch::cross_entropy_loss(logits.pieces, batch.pieces) +
            torch::cross_entropy_loss(logits.next, batch.next);
@@ -89,7 +89,7 @@ class Pretraining final : public Task {
   std::vector<double> evaluate() override {
     const torch::NoGradGuard no_grad;
     std::vector<double> sums(4);
-    share_out(place_, test_.pairs.size(), kEvaluated, [&](const auto& which) {
+    share_out(rank_info_, test_.pairs.size(), kEvaluated, [&](const auto& which) {
       std::vector<data::MaskedPair> pairs;
       for (const std::uint64_t i : which) pairs.push_back(drawn(test_, i, kTestDraws, i));
       add_scores(pairs, sums);
@@ -159,7 +159,7 @@ class Pretraining final : public Task {
   }
 
   const Job job_;
-  const Place place_;
+  const RankInfo rank_info_;
   const std::uint64_t batch_;
   const data::WordPiece pieces_;
   const std::shared_ptr<PairModel> model_;
@@ -170,8 +170,8 @@ class Pretraining final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> task::bert(const Job& job, const Place& place) {
-  return std::make_unique<Pretraining>(job, place);
+std::unique_ptr<Task> task::bert(const Job& job, const RankInfo& rank_info) {
+  return std::make_unique<Pretraining>(job, rank_info);
 }
 
 }  // namespace topknot::train

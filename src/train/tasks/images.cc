@@ -19,9 +19,9 @@ constexpr std::uint64_t kEvaluated = 250;  // images at a time
 
 class Classification final : public Task {
  public:
-  Classification(const Job& job, const Place& place)
+  Classification(const Job& job, const RankInfo& rank_info)
       : job_(job),
-        place_(place),
+        rank_info_(rank_info),
         batch_(static_cast<std::uint64_t>(job.batch)),
         augmentation_{static_cast<std::uint32_t>(job.pad), job.flip, job.rotate},
         train_(data::open_images(job.data, job.folder, data::Split::train)),
@@ -42,14 +42,14 @@ class Classification final : public Task {
     return joined(data::fingerprint(*train_), data::fingerprint(*test_));
   }
   std::uint64_t samples_per_pass() const override {
-    return batch_ * static_cast<std::uint64_t>(place_.ranks);
+    return batch_ * static_cast<std::uint64_t>(rank_info_.ranks);
   }
 
   torch::Tensor loss(const Position& at) override {
     const Permutation order(train_->size(), stream(job_, Draw::shuffle, at.epoch));
     std::vector<std::uint64_t> samples(batch_);
     const std::uint64_t first =
-        at.sample + static_cast<std::uint64_t>(place_.rank) * batch_;
+        at.sample + static_cast<std::uint64_t>(rank_info_.rank) * batch_;
     for (std::uint64_t i = 0; i < batch_; ++i)
       samples[i] = order((first + i) % train_->size());
     network_->train();
@@ -61,7 +61,7 @@ class Classification final : public Task {
     const torch::NoGradGuard no_grad;
     network_->eval();
     std::vector<double> sums(3);
-    share_out(place_, test_->size(), kEvaluated,
+    share_out(rank_info_, test_->size(), kEvaluated,
               [&](const auto& samples) { add_scores(samples, sums); });
     return sums;
   }
@@ -132,7 +132,7 @@ class Classification final : public Task {
   }
 
   const Job job_;
-  const Place place_;
+  const RankInfo rank_info_;
   const std::uint64_t batch_;
   const data::Augmentation augmentation_;
   const std::unique_ptr<data::Images> train_;
@@ -145,8 +145,8 @@ class Classification final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> task::images(const Job& job, const Place& place) {
-  return std::make_unique<Classification>(job, place);
+std::unique_ptr<Task> task::images(const Job& job, const RankInfo& rank_info) {
+  return std::make_unique<Classification>(job, rank_info);
 }
 
 }  // namespace topknot::train

@@ -27,13 +27,13 @@ constexpr std::uint64_t kTestWords = 256;  // in a lane, at least
 
 class Language final : public Task {
  public:
-  Language(const Job& job, const Place& place)
+  Language(const Job& job, const RankInfo& rank_info)
       : job_(job),
-        place_(place),
+        rank_info_(rank_info),
         words_(data::open_words(job.data, job.folder)),
         model_(make_model<made_for::language>(
             Spec::parse(job.model), static_cast<std::int64_t>(words_.vocabulary.size()))),
-        lanes_(static_cast<std::uint64_t>(job.batch * place.ranks)),
+        lanes_(static_cast<std::uint64_t>(job.batch * rank_info.ranks)),
         length_((words_.train.size() - 1) / lanes_),
         validates_(Spec::parse(job.lr_schedule).name == "plateau") {
     if (length_ < bptt())
@@ -62,8 +62,8 @@ class Language final : public Task {
     const auto batch = static_cast<std::uint64_t>(job_.batch);
     const std::span<const data::TokenId> mine =
         std::span(words_.train)
-            .subspan(static_cast<std::uint64_t>(place_.rank) * batch * length_);
-    at::Generator draws = generator(job_, place_, at);
+            .subspan(static_cast<std::uint64_t>(rank_info_.rank) * batch * length_);
+    at::Generator draws = generator(job_, rank_info_, at);
     LanguageModel::States states;
     for (const auto& [hidden, cell] : states_)
       states.emplace_back(hidden.clone(), cell.clone());  // backward will want these
@@ -142,8 +142,8 @@ class Language final : public Task {
   std::vector<double> score_of(std::span<const data::TokenId> text) {
     const torch::NoGradGuard no_grad;
     const std::uint64_t all = text.size() - 1;
-    const auto rank = static_cast<std::uint64_t>(place_.rank);
-    const auto ranks = static_cast<std::uint64_t>(place_.ranks);
+    const auto rank = static_cast<std::uint64_t>(rank_info_.rank);
+    const auto ranks = static_cast<std::uint64_t>(rank_info_.ranks);
     const std::uint64_t first = all * rank / ranks;
     const std::uint64_t share = all * (rank + 1) / ranks - first;
     const std::uint64_t lanes =
@@ -163,7 +163,7 @@ class Language final : public Task {
   }
 
   const Job job_;
-  const Place place_;
+  const RankInfo rank_info_;
   const data::Words words_;
   const std::shared_ptr<LanguageModel> model_;
   const std::uint64_t lanes_;   // of all ranks
@@ -174,8 +174,8 @@ class Language final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> task::language(const Job& job, const Place& place) {
-  return std::make_unique<Language>(job, place);
+std::unique_ptr<Task> task::language(const Job& job, const RankInfo& rank_info) {
+  return std::make_unique<Language>(job, rank_info);
 }
 
 }  // namespace topknot::train

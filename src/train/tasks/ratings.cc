@@ -26,9 +26,9 @@ constexpr std::int64_t kTop = 10;
 
 class Recommendation final : public Task {
  public:
-  Recommendation(const Job& job, const Place& place)
+  Recommendation(const Job& job, const RankInfo& rank_info)
       : job_(job),
-        place_(place),
+        rank_info_(rank_info),
         batch_(static_cast<std::uint64_t>(job.batch)),
         ratings_(data::open_ratings(job.data, job.folder)) {
     check_choice();
@@ -46,7 +46,7 @@ class Recommendation final : public Task {
   std::uint64_t test_samples() const override { return ratings_.users(); }
   std::uint64_t data_fingerprint() const override { return data::fingerprint(ratings_); }
   std::uint64_t samples_per_pass() const override {
-    return batch_ * static_cast<std::uint64_t>(place_.ranks);
+    return batch_ * static_cast<std::uint64_t>(rank_info_.ranks);
   }
 
   torch::Tensor loss(const Position& at) override {
@@ -57,7 +57,7 @@ class Recommendation final : public Task {
     const Permutation order(train_samples(), stream(job_, Draw::shuffle, at.epoch));
     const std::uint64_t negatives = stream(job_, Draw::augmentation, at.epoch);
     const std::uint64_t first =
-        at.sample + static_cast<std::uint64_t>(place_.rank) * batch_;
+        at.sample + static_cast<std::uint64_t>(rank_info_.rank) * batch_;
     for (std::uint64_t i = 0; i < batch_; ++i) {
       const std::uint64_t sample = order((first + i) % train_samples());
       const auto [user, liked] = ratings_.train()[sample / each_];
@@ -69,7 +69,7 @@ class Recommendation final : public Task {
       answers.data_ptr<float>()[i] = yes ? 1 : 0;
     }
     model_->train();
-    at::Generator draws = generator(job_, place_, at);
+    at::Generator draws = generator(job_, rank_info_, at);
     return torch::binary_cross_entropy_with_logits(model_->forward(users, items, &draws),
                                                    answers);
   }
@@ -80,8 +80,8 @@ class Recommendation final : public Task {
     model_->eval();
     std::vector<double> sums(4);
     std::vector<std::uint32_t> users;
-    for (auto user = static_cast<std::uint32_t>(place_.rank); user < ratings_.users();
-         user += static_cast<std::uint32_t>(place_.ranks)) {
+    for (auto user = static_cast<std::uint32_t>(rank_info_.rank); user < ratings_.users();
+         user += static_cast<std::uint32_t>(rank_info_.ranks)) {
       users.push_back(user);
       if (users.size() == kEvaluated) add_scores(users, sums);
     }
@@ -148,7 +148,7 @@ class Recommendation final : public Task {
   }
 
   const Job job_;
-  const Place place_;
+  const RankInfo rank_info_;
   const std::uint64_t batch_;
   const data::Ratings ratings_;
   std::uint64_t each_ = 0;  // samples of one rating
@@ -157,8 +157,8 @@ class Recommendation final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> task::ratings(const Job& job, const Place& place) {
-  return std::make_unique<Recommendation>(job, place);
+std::unique_ptr<Task> task::ratings(const Job& job, const RankInfo& rank_info) {
+  return std::make_unique<Recommendation>(job, rank_info);
 }
 
 }  // namespace topknot::train

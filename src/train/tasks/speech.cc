@@ -80,9 +80,9 @@ std::size_t edits(const std::vector<std::string>& from,
 
 class Recognition final : public Task {
  public:
-  Recognition(const Job& job, const Place& place)
+  Recognition(const Job& job, const RankInfo& rank_info)
       : job_(job),
-        place_(place),
+        rank_info_(rank_info),
         batch_(static_cast<std::uint64_t>(job.batch)),
         train_(data::open_speech(job.data, job.folder, data::Split::train)),
         test_(data::open_speech(job.data, job.folder, data::Split::test)) {
@@ -103,18 +103,18 @@ class Recognition final : public Task {
   std::uint64_t test_samples() const override { return test_->size(); }
   std::uint64_t data_fingerprint() const override { return data_fingerprint_; }
   std::uint64_t samples_per_pass() const override {
-    return batch_ * static_cast<std::uint64_t>(place_.ranks);
+    return batch_ * static_cast<std::uint64_t>(rank_info_.ranks);
   }
 
   torch::Tensor loss(const Position& at) override {
     const Permutation order(train_->size(), stream(job_, Draw::shuffle, at.epoch));
     const std::uint64_t first =
-        at.sample + static_cast<std::uint64_t>(place_.rank) * batch_;
+        at.sample + static_cast<std::uint64_t>(rank_info_.rank) * batch_;
     std::vector<std::size_t> which(batch_);
     for (std::uint64_t i = 0; i < batch_; ++i)
       which[i] = order((first + i) % train_->size());
     model_->train();
-    at::Generator draws = generator(job_, place_, at);
+    at::Generator draws = generator(job_, rank_info_, at);
     const Batch batch = load(*train_, which);
     return ctc(model_->forward(batch.frames, &draws), batch) /
            static_cast<double>(batch_);
@@ -125,7 +125,7 @@ class Recognition final : public Task {
     const torch::NoGradGuard no_grad;
     model_->eval();
     std::vector<double> sums(4);
-    share_out(place_, test_->size(), kEvaluated,
+    share_out(rank_info_, test_->size(), kEvaluated,
               [&](const auto& which) { add_scores(which, sums); });
     return sums;
   }
@@ -186,7 +186,7 @@ class Recognition final : public Task {
   }
 
   const Job job_;
-  const Place place_;
+  const RankInfo rank_info_;
   const std::uint64_t batch_;
   const std::unique_ptr<data::Speech> train_;
   const std::unique_ptr<data::Speech> test_;
@@ -196,8 +196,8 @@ class Recognition final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> task::speech(const Job& job, const Place& place) {
-  return std::make_unique<Recognition>(job, place);
+std::unique_ptr<Task> task::speech(const Job& job, const RankInfo& rank_info) {
+  return std::make_unique<Recognition>(job, rank_info);
 }
 
 }  // namespace topknot::train
