@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be said against a job before its data are read or a rank is asked, and without torch:
-// every name in it but that of the data is looked up.
+// Checks of a job that need neither data nor other ranks nor torch: every name but that of the
+// data set is looked up.
 
 #include <algorithm>
 #include <string>

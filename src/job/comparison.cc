@@ -16,7 +16,7 @@ constexpr std::size_t kMostSentences = 50;
 constexpr std::size_t kMostSides = 8;      // in one sentence
 constexpr std::size_t kLongestText = 200;  // of a value, in a sentence
 
-/// Ranks whose fields are all equal, and these.
+/// Ranks whose fields are all equal, and these fields.
 struct Group {
   std::vector<int> ranks;
   std::size_t words = 0;
@@ -24,7 +24,7 @@ struct Group {
   std::map<std::string, std::string> values = {};
 };
 
-/// As it is printed: on one line, and not too long.
+/// `text` as it is printed: without control characters, and cut.
 std::string shown(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < ' ' || c == '\x7F') c = '?';
@@ -79,7 +79,7 @@ std::string name_ranks(const std::vector<int>& ranks) {
   std::vector<std::string> runs;
   for (std::size_t first = 0, last = 0; first < ranks.size(); first = ++last) {
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last - first == 1) last = first;  // two are named singly
+    if (last - first == 1) last = first;  // "4 and 5", not "4 to 5"
     runs.push_back(std::to_string(ranks[first]));
     if (last > first) runs.back() += " to " + std::to_string(ranks[last]);
   }
@@ -156,7 +156,7 @@ std::vector<Difference> Comparison::differences(const Fields& mine) {
   const std::vector<std::uint32_t> all = collective::gather_words(channel_, said);
 
   std::map<std::vector<std::uint32_t>, std::size_t> group_of;
-  std::vector<Group> groups;  // by their lowest ranks
+  std::vector<Group> groups;  // in the order of their lowest ranks
   for (std::size_t at = 0; at < all.size(); at += std::size(said)) {
     const auto from = all.begin() + static_cast<std::ptrdiff_t>(at);
     const auto [found, is_new] =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether all ranks have the same: what they were started with, and later what they have come
-// to. Where they have, that takes one small message round; where not, one rank of each kind
-// says all that it has, and everybody can name the fields, the values and the ranks.
+// Compares fields between ranks: what the ranks were started with, and later their weights and
+// optimizers. All ranks gather one hash each. Where the hashes differ, one rank of each group of
+// equal ranks broadcasts its fields, so that every rank can name the fields, values and ranks.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace topknot::train {
 
-/// Something that must be the same on all ranks, and what it is on this one.
+/// Something that must be the same on all ranks, and its value on this one.
 struct Field {
   std::string name;
   std::string value;
@@ -25,7 +25,7 @@ struct Field {
 };
 using Fields = std::vector<Field>;
 
-/// Every key of the job but those that may differ.
+/// Every key of the job but those that may differ between ranks.
 Fields fields_of(const Job& job);
 
 /// A field that is not the same on all ranks.
@@ -36,13 +36,14 @@ struct Difference {
   };
   std::string field;
   std::vector<Side>
-      sides;  ///< what the fewest have comes first; of equals, rank 0's last
+      sides;  ///< by number of ranks, fewest first; among equals rank 0's last
 
   /// "rank 1 has lr = 0.5, rank 0 has 0.01"
   std::string str() const;
 };
 
-/// All ranks throw the same, so that one may speak for all.
+/// The ranks were started with different fields. All ranks throw the same sentences, so that one
+/// may print them.
 class StartedUnlikeError : public DisagreementError {
  public:
   explicit StartedUnlikeError(const std::vector<Difference>& differences);
@@ -53,13 +54,13 @@ class StartedUnlikeError : public DisagreementError {
   std::vector<std::string> sentences_;
 };
 
-/// The ranks started alike and no longer have the same weights or optimizer. All ranks throw
-/// the same, so that one may speak for all.
+/// The ranks started alike, but their weights or optimizers have become different. All ranks
+/// throw the same sentences, so that one may print them.
 class DriftError : public Error {
  public:
   DriftError(std::uint64_t step, std::uint64_t last_equal,
              const std::vector<Difference>& differences);
-  /// One for each tensor, and what to do.
+  /// What to do, and one for each tensor.
   const std::vector<std::string>& sentences() const noexcept { return sentences_; }
 
  private:
@@ -71,10 +72,10 @@ class Comparison {
   /// Takes the channel of `link` with this number for itself.
   Comparison(Transport& link, int channel);
 
-  /// All ranks call it. Returns the same on all of them, in the order of rank 0's fields.
-  /// Throws LinkError.
+  /// All ranks call it, and get the same: the fields that differ, in the order of rank 0's
+  /// fields. Throws LinkError.
   std::vector<Difference> differences(const Fields& mine);
-  /// Throws StartedUnlikeError, on all ranks, where there are any.
+  /// Throws StartedUnlikeError, on all ranks, where there are differences.
   void require_equal(const Fields& mine);
 
  private:
@@ -83,17 +84,17 @@ class Comparison {
   collective::MessageChannel channel_;
 };
 
-/// The sentences, cut after the fiftieth. For errors that are made of them.
+/// A sentence for each difference, at most fifty, then one with the number of the rest.
 std::vector<std::string> sentences_of(const std::vector<Difference>& differences);
 
 /// "rank 1", "ranks 0 and 2", "ranks 0, 2 and 5 to 9"
 std::string name_ranks(const std::vector<int>& ranks);
 
-// ---- how fields travel
+// ---- fields as messages
 
 /// Lengths and texts, padded to whole words.
 std::vector<std::uint32_t> pack(const Fields& fields);
-/// What pack() made; false where it did not make `words`.
+/// Reverses pack(). False where `words` are not a packed list of fields.
 bool unpack(std::span<const std::uint32_t> words, Fields& fields);
 
 }  // namespace topknot::train

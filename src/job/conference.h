@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks tell each other outside of the exchange of gradients: losses, bytes, whether
-// somebody wants to leave, sums of an evaluation. Everything is added up in rank order, so that
-// all ranks hear the same bits.
+// Small messages between all ranks besides the exchange of gradients: losses, bytes, requests to
+// leave, sums of an evaluation. Every rank adds up in rank order, so all get the same bits.
 #pragma once
 
 #include <memory>
@@ -21,7 +20,7 @@ class Conference {
   /// Takes the channel of `link` with this number for itself.
   Conference(Transport& link, int channel);
 
-  /// Everybody's numbers, rank by rank.
+  /// The numbers of every rank, in rank order.
   std::vector<std::vector<double>> gather(const std::vector<double>& mine);
   std::vector<double> sum(const std::vector<double>& mine);
   /// Replaces `x` with its mean over all ranks.

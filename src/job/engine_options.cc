@@ -25,7 +25,7 @@ std::string_view exchange_of(const Job& job) {
   return memory->units() == Units::updates ? "updates" : "gradients";
 }
 
-// The memories have the optimizers' parameters.
+// The memory with the arithmetic of this optimizer, which takes the same parameters.
 std::string memory_that_steps(const Spec& optimizer) {
   const std::string own = optimizer.params.str();
   if (optimizer.name != "sgd") return "adam" + (own.empty() ? "" : ":" + own);
@@ -42,7 +42,7 @@ void move_momentum(Job& job, std::vector<std::string>& notices) {
   const double momentum = optimizer.params.number("momentum", 0, 0, 1, "");
   if (momentum == 0 || optimizer.params.given("momentum_of") != nullptr) return;
   const std::string moved = optimizer.params.str();
-  // The weight decay, which the memory does not see, keeps its momentum.
+  // The memory does not see the weight decay, so the optimizer keeps momentum for it.
   const bool decays = job.weight_decay > 0 && job.local_steps == 1;
   behind = decays ? "sgd:" + moved + ",momentum_of=decay" : "sgd";
   if (!memory.params.str().empty()) {
@@ -50,7 +50,7 @@ void move_momentum(Job& job, std::vector<std::string>& notices) {
         "the memory dgc has the momentum, so the optimizer goes without.");
     return;
   }
-  job.memory = "dgc:" + moved;  // which has the same parameters
+  job.memory = "dgc:" + moved;  // it takes the same parameters
   notices.push_back(moved + " is moved from the optimizer to the memory dgc.");
 }
 
@@ -113,14 +113,14 @@ Pace Pace::of(const Job& job, std::uint64_t steps_per_epoch) {
 
 namespace {
 
-// The interval of ADTopk's monitor, as its code has it for each model.
+// The interval of ADTopk's monitor for each model, from its published code.
 std::string_view monitor_interval(const std::string& model) {
   if (model == "vgg16") return "10";
   if (model == "lstm" || model == "acoustic" || model == "bert") return "20";
   return "5";
 }
 
-// What a compressor is to know of the job, unless the job says it itself.
+// The job's compressor; where it depends on the length of the run, with that filled in.
 std::string compressor_for(const Job& job, const Pace& pace) {
   Spec compressor =
       Spec::parse(job.compressor.empty() ? find_scheme(job.scheme).compressor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a job asks of the engine.
+// The engine's options, as they follow from a job.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ Spec memory_of(const Job& job);
 
 /// Decides which part of the optimizer goes where:
 ///
-///   updates     the memory takes the optimizer's step on each rank's own gradient
-///   gradients   the optimizer is behind the exchange. DGC applies momentum before it
-///               sparsifies: then the optimizer behind it, the outer one of local steps, must
-///               not apply it again
+///   updates     the engine's memory is the optimizer: it steps on each rank's own gradient
+///   gradients   the optimizer steps on the mean that was exchanged. The memory dgc applies
+///               momentum before it sparsifies, so that optimizer (with local steps the outer
+///               one) must not apply it again
 ///
 /// Says in `notices` what was moved.
 void place_optimizer(Job& job, std::vector<std::string>& notices);
@@ -29,7 +29,7 @@ void place_optimizer(Job& job, std::vector<std::string>& notices);
 /// When one dense exchange settles all residuals.
 struct Settling {
   bool at_end = false;
-  std::uint64_t every = 0;  ///< so many steps; 0: not between
+  std::uint64_t every = 0;  ///< steps between exchanges; 0: none before the end
   /// "end", "never" or a number of steps, which settles at the end too. Throws ConfigError.
   static Settling parse(const std::string& text);
   /// Asked after `step` steps.
@@ -46,11 +46,11 @@ void take_schedule(Job& job, std::vector<std::string>& notices);
 /// `notices` what was decided.
 Job prepared(Job job, std::vector<std::string>& notices);
 
-/// Whether `clip` is for each worker's own gradient before it joins what is owed, as DGC has it,
-/// and not for what was exchanged. Local steps clip their own.
+/// Whether `clip` limits each worker's own gradient before it joins the residual, as in DGC, and
+/// not the mean that was exchanged. False with local steps, which clip on their own.
 bool clips_before(const Job& job);
 
-/// How long a run is, in exchanges, which is what the engine counts. 0: not known.
+/// The length of a run in exchanges, which the engine counts as its steps. 0: not known.
 struct Pace {
   std::uint64_t per_epoch = 0;
   std::uint64_t in_all = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training job: what jobs/*.toml says, key by key. Every key is one line of the table in
-// job.cc with its meaning, so that a file, --set and the documentation cannot differ.
+// A training job: the keys of jobs/*.toml. The table in job.cc has one entry for each key with
+// its range and meaning; files, --set and the documentation all go by it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace topknot::train {
 struct Job {
   std::string name;
 
-  // What is trained on what.
+  // Model and data.
   std::string model = "cnn";
   std::string data = "fashion-mnist";
   std::string folder;  // of the data; empty: where `topknot data` or the system puts it
@@ -22,7 +22,7 @@ struct Job {
   bool flip = false;
   double rotate = 0;
 
-  // How long, and by whom.
+  // Length, workers and their limits.
   std::int64_t epochs = 1;
   std::int64_t steps = 0;  // 0: all of the epochs
   std::int64_t batch = 32;
@@ -58,7 +58,7 @@ struct Job {
   std::string outer = "sgd:momentum=0.9,nesterov=1";
   double outer_lr = 0.7;
 
-  // What is looked at and kept.
+  // Evaluation, checkpoints and checks.
   std::int64_t evaluate_every = 1;
   std::int64_t checkpoint_every = 0;
   std::int64_t check_every = 100;
@@ -66,7 +66,7 @@ struct Job {
   double skip_limit = 0.1;
 };
 
-/// One key as people see it.
+/// One key, as the command and the documentation show it.
 struct Key {
   std::string_view name;
   std::string_view range;
@@ -87,7 +87,8 @@ std::string get(const Job& job, std::string_view key);
 
 /// Throws ConfigError where a name does not exist or has parameters that it does not take (the
 /// model, the optimizer, the schedules, the scheme or a part of it), and where parts of the
-/// exchange cannot be together. The model's and the collective's parameters are left to those.
+/// exchange cannot be together. The parameters of model and collective are
+/// checked when these are made.
 void check(const Job& job);
 
 }  // namespace topknot::train

@@ -8,7 +8,7 @@
 
 namespace topknot::train {
 
-/// A line of models.def.
+/// A MODEL of models.def.
 struct ModelEntry {
   std::string_view name;
   std::string_view task;

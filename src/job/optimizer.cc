@@ -11,8 +11,8 @@ namespace topknot::train {
 namespace {
 
 /// m = momentum * m + g; the weight moves by m, or with Nesterov by g + momentum * m. With
-/// momentum_of=decay the gradient has its momentum already, as the memory dgc gives it: then g is the
-/// weight decay alone, and the gradient is added as it is.
+/// momentum_of=decay the gradient already includes momentum, from the memory dgc: then g is the
+/// weight decay alone, and the gradient is added to the move without momentum.
 class Sgd final : public Optimizer {
  public:
   Sgd(Params& params, std::span<const std::size_t> sizes)
@@ -64,9 +64,9 @@ class Sgd final : public Optimizer {
   const bool of_decay_;
 };
 
-/// Kingma and Ba, ICLR 2015. `decoupled` takes the decay off the weight instead of adding
-/// it to the gradient (Loshchilov and Hutter, ICLR 2019); correct=0 leaves the bias of the
-/// first steps in, as BERT was trained.
+/// Kingma and Ba, ICLR 2015. `decoupled` subtracts the decay from the weight instead of adding
+/// it to the gradient (Loshchilov and Hutter, ICLR 2019). correct=0 does not correct the bias of
+/// the first steps, as in BERT's training.
 class Adam final : public Optimizer {
  public:
   Adam(Params& params, std::span<const std::size_t> sizes, bool decoupled)

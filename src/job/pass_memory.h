@@ -8,8 +8,9 @@
 
 namespace topknot::train {
 
-/// What forward passes leave behind on this rank, running statistics and carried states, as it
-/// was at a time: a pass that was not finite may have poisoned it for all that come after.
+/// A copy of the state that forward passes leave behind on this rank: running statistics and
+/// carried states. A pass that is not finite may put NaN into it, which would stay: then the copy
+/// is restored.
 class PassMemory {
  public:
   explicit PassMemory(std::vector<std::span<float>> live) : live_(std::move(live)) {

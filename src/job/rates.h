@@ -15,31 +15,31 @@ namespace topknot::train {
 ///
 ///   constant
 ///   steps:at=81+122+155,factor=0.1   times `factor` when each of these epochs begins
-///   cosine                           half a wave down to zero at the end of the run
-///   linear                           in a line down to zero at the end of the run
+///   cosine                           half a cosine wave, to zero at the end of the run
+///   linear                           linearly to zero at the end of the run
 ///   decay:factor=0.99                times `factor` with every epoch
-///   plateau:factor=0.5,patience=3    times `factor` when so many epochs in a row have not
-///                                    been better than the best
+///   plateau:factor=0.5,patience=3    times `factor` when `patience` epochs in a row have
+///                                    not improved on the best score
 class Rates {
  public:
-  /// Throws ConfigError for a schedule that is none.
+  /// Throws ConfigError for an unknown schedule or parameter.
   Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
         double epochs);
 
-  /// At so many epochs from the start, parts of them included.
+  /// The rate at `epoch` epochs, parts of one included, from the start.
   double at(double epoch) const;
 
-  /// Told of each evaluation; `score` is better when it is lower.
+  /// Takes the score of an evaluation; lower is better.
   void learn(double score);
 
-  /// What a plateau remembers.
+  /// The state of a plateau.
   void visit_state(StateVisitor& visitor);
 
  private:
   enum class Kind { constant, steps, cosine, linear, decay, plateau };
 
   double shape(double epoch) const;
-  double share(double epoch) const;  // of the run after the warm-up, that is over
+  double share(double epoch) const;  // of the time after the warm-up that has passed
 
   Kind kind_ = Kind::constant;
   const double lr_;

@@ -6,10 +6,10 @@
 // over the next 20 frames; in two, the directions are added up. With its defaults it has
 // 27,569,568 weights, in two directions 54,823,168.
 //
-// Between the layers there are only frames that were heard, no padding: norms see no other,
-// and the LSTM that runs backward starts at an utterance's own end. The convolutions' norms see
-// padding, as the papers' do. An LSTM gets the frames padded all the same: on torch's packed
-// sequences the backward pass clears the whole gradient once for every frame.
+// Between the layers there is no padding, only real frames: norms see nothing else, and the LSTM
+// that runs backward starts at each utterance's own end. The convolutions' norms do see padding,
+// as in the papers. Inside an LSTM the frames are padded: with torch's packed sequences the
+// backward pass would clear the whole gradient once for every frame.
 
 #include <cmath>
 #include <string>
@@ -26,15 +26,15 @@ constexpr std::int64_t kTimeKernel = 11;
 
 torch::Tensor clipped(const torch::Tensor& x) { return torch::hardtanh(x, 0, 20); }
 
-/// Where the frames of a batch are, in an order of time: those of all utterances at one time
-/// stand together.
+/// The real frames of a batch, ordered by time: those of all utterances at one time are
+/// neighbours.
 class Heard {
  public:
   explicit Heard(const Frames& frames)
       : times_(frames.values.size(1)), utterances_(frames.values.size(0)) {
     std::vector<std::int64_t> places;
-    std::vector<std::int64_t> numbers(
-        static_cast<std::size_t>(times_ * utterances_));  // by place, among the heard
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(
+        times_ * utterances_));  // by position, its index among the real frames
     for (std::int64_t place = 0; place < times_ * utterances_; ++place)
       if (place / utterances_ < length(frames, place)) {
         numbers[static_cast<std::size_t>(place)] =
@@ -55,14 +55,14 @@ class Heard {
   torch::Tensor collect(const torch::Tensor& padded) const {
     return padded.transpose(0, 1).flatten(0, 1).index_select(0, places_);
   }
-  /// The way back, with zeros for padding.
+  /// Reverses collect(), with zeros for padding.
   torch::Tensor spread(const torch::Tensor& heard) const {
     return torch::zeros({times_ * utterances_, heard.size(1)})
         .index_copy(0, places_, heard)
         .view({times_, utterances_, -1})
         .transpose(0, 1);
   }
-  /// Every utterance from its end to its beginning; twice is none.
+  /// Reverses every utterance in time.
   torch::Tensor mirror(const torch::Tensor& heard) const {
     return heard.index_select(0, mirrored_);
   }
@@ -78,7 +78,7 @@ class Heard {
   torch::Tensor mirrored_;
 };
 
-/// What comes before the LSTMs. All but none of them halve the frames.
+/// The layers before the LSTMs. All but NoFront halve the number of frames.
 class Front : public torch::nn::Module {
  public:
   virtual Frames forward(const Frames& x) = 0;
@@ -102,7 +102,7 @@ class NoFront final : public Front {
   const std::int64_t features_;
 };
 
-/// Over time only; cheap.
+/// Convolutions over time alone, which are cheap.
 class TimeFront final : public Front {
  public:
   TimeFront(std::int64_t features, std::int64_t width)
@@ -123,7 +123,7 @@ class TimeFront final : public Front {
   torch::nn::Conv1d conv_;
 };
 
-/// Over time and pitch, as DeepSpeech's.
+/// Convolutions over time and pitch, as in DeepSpeech.
 class ImageFront final : public Front {
  public:
   explicit ImageFront(std::int64_t features)
@@ -216,7 +216,7 @@ class DeepSpeech final : public AcousticModel {
     return {heard.spread(torch::log_softmax(last_(last_norm_(x)), 1)), front.lengths};
   }
 
-  /// LSTMs as torch does it: uniform within 1 / sqrt(width), biases zero.
+  /// The LSTMs' weights as torch's default: uniform within 1 / sqrt(width), biases zero.
   void draw_weights(std::uint64_t seed) {
     initialise(*this, seed);
     const torch::NoGradGuard no_grad;

@@ -8,7 +8,7 @@
 
 namespace topknot::train {
 
-/// Frames of utterances, none of which is empty.
+/// The frames of some utterances, none of which is empty.
 struct Frames {
   torch::Tensor values;  ///< (utterance, frame, feature), zero beyond each end
   std::vector<std::int64_t> lengths;  ///< of the utterances, in frames
@@ -17,12 +17,12 @@ struct Frames {
 /// Spectrograms in, letters out.
 class AcousticModel : public torch::nn::Module {
  public:
-  /// Logarithms of the letters' probabilities, (utterance, frame, letter): frames may be fewer
-  /// than they were. What is dropped is drawn from `draws`; without it nothing is.
+  /// Logarithms of the letters' probabilities, (utterance, frame, letter). There may be fewer
+  /// frames than in the input. Dropout draws from `draws`; null: no dropout.
   virtual Frames forward(const Frames& spectrograms, at::Generator* draws) = 0;
 };
 
-/// What a model is to be made for; its weights are from `seed` alone.
+/// The data that a model is made for. Its weights depend on `seed` alone.
 struct AcousticShape {
   std::int64_t features = 0;  ///< of a frame
   std::int64_t letters = 0;   ///< the blank among them

@@ -72,7 +72,7 @@ Shape read(Params& params, std::int64_t pieces) {
   return shape;
 }
 
-/// Attention, then two dense layers; each is added to what it was given, and normed.
+/// Attention, then two dense layers, each with a residual connection and a norm.
 class Block final : public torch::nn::Module {
  public:
   explicit Block(const Shape& shape)

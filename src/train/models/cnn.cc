@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cnn: two convolutions and two dense layers, about a million weights on Fashion-MNIST,
-// nearly all of them in the first dense layer: where a sparse exchange has most to spare.
+// nearly all of them in the first dense layer, where a sparse exchange saves most.
 
 #include "topknot/error.h"
 #include "train/models/registry.h"

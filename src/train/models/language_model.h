@@ -23,8 +23,8 @@ class LanguageModel : public torch::nn::Module {
   virtual States zero_states(std::int64_t lanes) const = 0;
 
   /// Logits (time, lanes, words) of the words that follow `ids` (time, lanes). `states` are
-  /// those before the first word, and become those after the last. Drops nothing when `draws`
-  /// is null.
+  /// those before the first word, and become those after the last. Dropout draws from `draws`;
+  /// null: no dropout.
   virtual torch::Tensor forward(const torch::Tensor& ids, States& states,
                                 at::Generator* draws) = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mlp: pixels, two hidden layers, classes. The smallest thing that learns, for tests.
+// mlp: two hidden layers. The smallest model that learns, for tests.
 
 #include "train/models/registry.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ncf: NeuMF of He et al. (WWW 2017). A user and an item have two vectors each. One pair is
-// multiplied element by element, as matrix factorisation does it; the other goes through
-// layers of ReLUs. Both ends together make one logit. With its defaults it has 31,832,577
+// ncf: NeuMF of He et al. (WWW 2017). A user and an item have two embeddings each. One pair is
+// multiplied element by element, as in matrix factorisation; the other goes through layers of
+// ReLUs. A last layer makes one logit of both. With its defaults it has 31,832,577
 // weights on MovieLens 20M, nearly all of them embeddings, of which a batch touches few.
 
 #include <charconv>

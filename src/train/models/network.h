@@ -12,13 +12,13 @@
 namespace topknot::train {
 
 /// Images in, one logit for each class out. Submodules are registered in the order of the
-/// forward pass, which is what the engine cuts its buckets by.
+/// forward pass, by which the engine orders its buckets.
 class Network : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor x) = 0;
 };
 
-/// What a network is to be made for.
+/// The data that a network is made for.
 struct NetworkShape {
   data::ImageShape image;
   int classes = 10;

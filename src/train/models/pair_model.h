@@ -21,13 +21,13 @@ class PairModel : public torch::nn::Module {
     torch::Tensor ids;       ///< (pairs, length)
     torch::Tensor segments;  ///< (pairs, length), 0 or 1
     torch::Tensor unseen;    ///< (pairs, 1, 1, length), -infinity at padding, else 0
-    torch::Tensor hidden;    ///< where a piece is to be told, in the flattened ids
+    torch::Tensor hidden;    ///< positions of hidden pieces in the flattened ids
   };
   struct Logits {
     torch::Tensor pieces;  ///< (hidden, vocabulary)
     torch::Tensor next;    ///< (pairs, 2)
   };
-  /// Drops nothing when `draws` is null.
+  /// Dropout draws from `draws`; null: no dropout.
   virtual Logits forward(const Input& input, at::Generator* draws) = 0;
 };
 

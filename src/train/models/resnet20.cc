@@ -2,7 +2,7 @@
 //
 // resnet20: three stages of three blocks, 16, 32 and 64 channels wide, for CIFAR: 269,722
 // weights for ten classes. Where a stage begins the shortcut takes every other pixel and
-// fills the new channels with zeros: no weights there. (He et al., CVPR 2016, option A.)
+// pads the new channels with zeros, so it has no weights. (He et al., CVPR 2016, option A.)
 
 #include "train/models/registry.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// vgg16: thirteen convolutions with batch norm and one dense layer, as everybody trains it
-// on CIFAR: 14,728,266 weights for ten classes. (Simonyan and Zisserman, ICLR 2015; with the
+// vgg16: thirteen convolutions with batch norm and one dense layer, the usual variant for
+// CIFAR: 14,728,266 weights for ten classes. (Simonyan and Zisserman, ICLR 2015; with the
 // single classifier layer of the papers on sparse exchange.)
 
 #include <string>

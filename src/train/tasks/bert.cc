@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BERT's pre-training. A sample is a pair of stretches of text, as data/documents.h makes them:
-// which follows which and what is hidden are drawn anew for each epoch, by seed, epoch and
-// place. An epoch is one shuffle of the pairs, the same on all ranks; a pass takes the next
-// ranks x batch, rank after rank; what does not fill a pass is dropped, and too few go round.
+// BERT's pre-training. A sample is a pair of stretches of text, as data/documents.h makes them.
+// Which stretch comes second and which pieces are hidden is drawn anew in each epoch, from seed,
+// epoch and position. An epoch is one shuffle of the pairs, the same on all ranks. A pass takes
+// the next ranks x batch pairs, in rank order. Pairs that do not fill a pass are dropped; a set
+// smaller than one pass is repeated within it.
 //
 // The loss is that of the hidden pieces plus that of the next sentence. The score is the
-// perplexity of the hidden pieces of the test half, whose draws are always the same.
+// perplexity of the hidden pieces of the test half, for which the draws are always the same.
 
 #include <cmath>
 #include <limits>
@@ -23,9 +24,10 @@ namespace topknot::train {
 namespace {
 
 constexpr std::uint64_t kEvaluated = 32;                                // pairs at a time
-constexpr auto kTestDraws = std::numeric_limits<std::uint64_t>::max();  // no epoch's
+constexpr auto kTestDraws = std::numeric_limits<std::uint64_t>::max();  // not an epoch
 
-/// BERT's pieces, beside or in the folder of the documents, or those of the generated language.
+/// BERT's word pieces, in or beside the folder of the documents, or those of the generated
+/// language.
 data::WordPiece pieces_for(const Job& job) {
   Spec documents = Spec::parse(job.data);
   if (documents.name != "generated")
@@ -108,7 +110,7 @@ class Pretraining final : public Task {
     torch::Tensor next;    // 1 where the second stretch follows the first
   };
 
-  // A pair's draws are its own: whoever reads it, in whatever company.
+  // A pair's draws depend on its position in the epoch, not on the rank or on the batch size.
   data::MaskedPair drawn(const Half& half, std::size_t pair, std::uint64_t epoch,
                          std::uint64_t place) const {
     core::Random draws(core::random_bits(stream(job_, Draw::augmentation, epoch), place));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Images in classes. An epoch is one shuffle of the training set, the same on all ranks; a
-// pass takes the next ranks x batch of it, rank after rank. What is left at the end of an
-// epoch and does not fill a pass is dropped; a set smaller than one pass goes round.
+// The class of an image. An epoch is one shuffle of the training set, the same on all ranks. A
+// pass takes the next ranks x batch samples of it, in rank order. Samples at the end of an epoch
+// that do not fill a pass are dropped; a set smaller than one pass is repeated within it.
 
 #include "data/images.h"
 #include "core/random.h"
@@ -91,7 +91,7 @@ class Classification final : public Task {
     return batch;
   }
 
-  // An image's draws are its own: whoever reads it, in whatever company.
+  // An image's draws depend on its position in the epoch, not on the rank or on the batch size.
   Batch load_varied(const std::vector<std::uint64_t>& samples, std::uint64_t epoch,
                     std::uint64_t first) {
     const data::ImageShape shape = train_->shape();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A language model. The training text is cut into ranks x batch lanes of equal length, which
-// are read side by side: a pass is the next `bptt` words of every lane, and what the LSTM
-// remembers of a lane is carried from pass to pass, without its gradient, and forgotten where
-// an epoch begins. A sample is a word; what does not fill a pass at the end of the lanes is
-// dropped. Dropout is the same whether ranks are threads or processes.
+// The next word of a text. The training text is cut into ranks x batch lanes of equal length. A
+// pass is the next `bptt` words of every lane. The model's state of a lane is carried from pass to
+// pass, without its gradient, and set to zero at the start of an epoch. A sample is a word; words
+// at the end of the lanes that do not fill a pass are dropped. Dropout is the same whether ranks
+// are threads or processes.
 //
-// The score is the perplexity of the test part: each rank reads a contiguous share of it, again
-// in lanes. A plateau waits for the validation part instead, which is read for it alone.
+// The score is the perplexity of the test part, of which each rank reads a contiguous share, in
+// lanes. The plateau schedule goes by the validation part instead, which only it reads.
 
 #include <algorithm>
 #include <cmath>
@@ -55,8 +55,8 @@ class Language final : public Task {
   std::uint64_t samples_per_pass() const override { return lanes_ * bptt(); }
 
   torch::Tensor loss(const Position& at) override {
-    // Where the number of ranks has changed, this is the nearest place in the new lanes; more
-    // passes to a step than the text has go round.
+    // After a change of the number of ranks this is the nearest position in the new lanes. A step
+    // with more passes than the text has begins again.
     const std::uint64_t first = at.sample / lanes_ % (length_ - bptt() + 1);
     if (first == 0) forget();
     const auto batch = static_cast<std::uint64_t>(job_.batch);
@@ -66,7 +66,7 @@ class Language final : public Task {
     at::Generator draws = generator(job_, rank_info_, at);
     LanguageModel::States states;
     for (const auto& [hidden, cell] : states_)
-      states.emplace_back(hidden.clone(), cell.clone());  // backward will want these
+      states.emplace_back(hidden.clone(), cell.clone());  // the backward pass reads these
     const torch::Tensor loss = next_word_loss(mine.subspan(first), length_, batch, bptt(),
                                               states, &draws, at::Reduction::Mean);
     carry(states);
@@ -108,7 +108,7 @@ class Language final : public Task {
     }
   }
 
-  // Checkpoints look at the tensors, so they stay and their values change.
+  // Checkpoints hold views of the tensors: these stay, and their values change.
   void carry(const LanguageModel::States& after) {
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -117,7 +117,8 @@ class Language final : public Task {
     }
   }
 
-  /// Of `time` words in each of `lanes` lanes, which start `apart` words from one another.
+  /// The loss of `time` words in each of `lanes` lanes, which start `apart` words from one
+  /// another.
   torch::Tensor next_word_loss(std::span<const data::TokenId> text, std::uint64_t apart,
                                std::uint64_t lanes, std::uint64_t time,
                                LanguageModel::States& states, at::Generator* draws,
@@ -137,8 +138,8 @@ class Language final : public Task {
                                      reduction);
   }
 
-  /// Words and the sum of their losses, of this rank's share. What is too little for another
-  /// word in every lane is left out: fewer words than lanes.
+  /// The number of words in this rank's share, and the sum of their losses. The last words, fewer
+  /// than there are lanes, are left out.
   std::vector<double> score_of(std::span<const data::TokenId> text) {
     const torch::NoGradGuard no_grad;
     const std::uint64_t all = text.size() - 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order of an epoch without a list of it: a shuffle of a hundred million samples is a
-// function, not 400 MB on each rank.
+// The order of an epoch's samples as a function: a list of a hundred million samples would take
+// 400 MB on each rank.
 #pragma once
 
 #include <bit>
@@ -11,9 +11,8 @@
 
 namespace topknot::train {
 
-/// A shuffle of [0, size) by seed, element by element: a Feistel network on the next even
-/// number of bits, gone round again until it ends below `size` (at most four times, on
-/// average).
+/// A shuffle of [0, size) by seed, element by element: a Feistel network on the next even number
+/// of bits, applied again until the result is below `size` (at most four times, on average).
 class Permutation {
  public:
   /// `size` is not 0.
@@ -22,7 +21,7 @@ class Permutation {
         half_((static_cast<std::uint64_t>(std::bit_width(size - 1)) + 1) / 2),
         seed_(seed) {}
 
-  /// What is at place `i`, which is below size.
+  /// The element at position `i`, which is below size.
   std::uint64_t operator()(std::uint64_t i) const {
     do i = scramble(i);
     while (i >= size_);

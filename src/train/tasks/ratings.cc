@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What to recommend. A sample is a user and an item with the answer yes, which somebody
-// rated, or no: for each rating some items are drawn that its user did not rate, anew in
-// every epoch. Sample s of an epoch is a pure function of the seed, the epoch and s, so ranks
-// need neither a list nor each other. A user's held-out item is then ranked among 99 others;
-// a tie counts against it.
+// Whether a user likes an item. A sample is a user, an item and the answer: yes for an item that
+// the user has rated. For each rating some items that its user has not rated are drawn, anew in
+// every epoch, with the answer no. Sample s of an epoch is a pure function of seed, epoch and s,
+// so ranks need neither a list nor each other. The score ranks a user's held-out item among 99
+// others; a tie counts against it.
 
 #include <algorithm>
 #include <cmath>
@@ -138,7 +138,7 @@ class Recommendation final : public Task {
     users.clear();
   }
 
-  // The held-out item is the first. A logit that is not a number is above it, too.
+  // The held-out item is the first. A NaN among the others ranks above it.
   static void add_rank(const float* logits, std::vector<double>& sums) {
     const auto above = std::count_if(logits + 1, logits + kRanked,
                                      [&](float other) { return !(other < logits[0]); });
@@ -151,7 +151,7 @@ class Recommendation final : public Task {
   const RankInfo rank_info_;
   const std::uint64_t batch_;
   const data::Ratings ratings_;
-  std::uint64_t each_ = 0;  // samples of one rating
+  std::uint64_t each_ = 0;  // samples for each rating
   std::shared_ptr<RatingModel> model_;
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was said. An utterance becomes a spectrogram: logarithms of the magnitudes of 20 ms
-// every 10 ms, with mean 0 and variance 1. The model gives each frame a letter or the blank;
-// CTC (Graves et al., ICML 2006) adds up all ways in which frames can spell the transcript.
-// The loss is the mean over the utterances, not over their letters, as in the papers, whose
-// learning rates are for that. An utterance with more letters than frames teaches nothing.
+// The transcript of an utterance. An utterance becomes a spectrogram: logarithms of the magnitudes
+// of windows of 20 ms every 10 ms, with mean 0 and variance 1. The model gives each frame a letter
+// or the blank; CTC (Graves et al., ICML 2006) adds up all ways in which frames can spell the
+// transcript. The loss is the mean over utterances, not over letters, as in the papers whose
+// learning rates the jobs use. An utterance with more letters than frames has no gradient.
 //
-// Every file is read once before the first step: one that is broken ends the run there, on
-// all ranks and with one sentence.
+// Every file is read once before the first step, so that a broken file ends the run there, on all
+// ranks and with one sentence.
 
 #include <algorithm>
 #include <string>
@@ -26,7 +26,8 @@ constexpr std::size_t kEvaluated = 8;  // utterances at a time
 constexpr std::int64_t kWindow = data::kSampleRate / 50;
 constexpr std::int64_t kHop = data::kSampleRate / 100;
 constexpr std::int64_t kFeatures = kWindow / 2 + 1;
-constexpr std::size_t kShortest = 4 * kHop;  // samples; silence is added to less
+constexpr std::size_t kShortest =
+    4 * kHop;  // samples; shorter utterances are padded with silence
 
 /// (frame, feature)
 torch::Tensor spectrogram(std::vector<float> samples) {
@@ -41,7 +42,7 @@ torch::Tensor spectrogram(std::vector<float> samples) {
   return ((logs - logs.mean()) / (logs.std() + 1e-5)).contiguous();
 }
 
-/// Letters without repetitions and blanks: what the likeliest letters of each frame spell.
+/// The text that the likeliest letters of the frames spell: without repetitions and blanks.
 std::string spell(const std::int64_t* letters, std::int64_t frames) {
   std::string text;
   for (std::int64_t t = 0; t < frames; ++t)
@@ -61,7 +62,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// The fewest words to put in, leave out and replace (Levenshtein's distance).
+/// The fewest words to insert, delete or replace (Levenshtein distance).
 std::size_t edits(const std::vector<std::string>& from,
                   const std::vector<std::string>& to) {
   std::vector<std::size_t> row(to.size() + 1);
