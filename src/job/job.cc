@@ -10,6 +10,8 @@
 
 #include "core/text.h"
 #include "job/models.h"
+#include "job/optimizer.h"
+#include "job/rates.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
@@ -23,7 +25,16 @@ constexpr double kAny = std::numeric_limits<double>::max();
 using Member = std::variant<std::string Job::*, std::int64_t Job::*, double Job::*,
                             bool Job::*, std::vector<std::string> Job::*>;
 
-const std::string kModels = names_of_models() + ", with parameters";
+std::string listed(const std::vector<std::string>& names, std::string_view last) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text.append(i == 0 ? "" : i + 1 == names.size() ? last : ", ").append(names[i]);
+  return text + ", with parameters";
+}
+
+const std::string kModels = listed(model_names(), ", ");
+const std::string kOptimizers = listed(optimizer_names(), " or ");
+const std::string kSchedules = listed(Rates::names(), " or ");
 
 struct Entry {
   std::string_view name;
@@ -50,9 +61,9 @@ const Entry kEntries[] = {
     {"threads", &Job::threads, 1, 1024, "threads of one worker's arithmetic"},
     {"seed", &Job::seed, 0, 1e15, "of every random draw"},
     {"timeout", &Job::timeout, 1e-3, 1e9, "seconds before a silent peer is given up"},
-    {"optimizer", &Job::optimizer, 0, 0, "sgd, adam or adamw, with parameters"},
+    {"optimizer", &Job::optimizer, 0, 0, kOptimizers},
     {"lr", &Job::lr, 0, kAny, "learning rate, for the gradient's mean over all workers"},
-    {"lr_schedule", &Job::lr_schedule, 0, 0, "constant, steps, cosine, linear, decay or plateau, with parameters"},
+    {"lr_schedule", &Job::lr_schedule, 0, 0, kSchedules},
     {"warmup", &Job::warmup, 0, 1e9, "epochs in which the learning rate rises to its value"},
     {"warmup_from", &Job::warmup_from, 0, kAny, "where it starts from"},
     {"weight_decay", &Job::weight_decay, 0, kAny, "added to the reduced gradient (adamw: taken off)"},

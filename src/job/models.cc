@@ -17,19 +17,15 @@ constexpr ModelEntry kModels[] = {
 std::span<const ModelEntry> models() { return kModels; }
 
 const ModelEntry& find_model(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ModelEntry& model : kModels) {
+  for (const ModelEntry& model : kModels)
     if (model.name == name) return model;
-    names.emplace_back(model.name);
-  }
   throw ConfigError("There is no model named " + std::string(name) + "; nearest is " +
-                    nearest(name, names) + ".");
+                    nearest(name, model_names()) + ".");
 }
 
-std::string names_of_models() {
-  std::string names;
-  for (const ModelEntry& model : kModels)
-    names.append(names.empty() ? "" : ", ").append(model.name);
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const ModelEntry& model : kModels) names.emplace_back(model.name);
   return names;
 }
 

@@ -21,7 +21,7 @@ std::span<const ModelEntry> models();
 /// The model with this name. Throws ConfigError, with the nearest name, when there is none.
 const ModelEntry& find_model(std::string_view name);
 
-/// "mlp, cnn, ..."
-std::string names_of_models();
+/// The names of all models, in that order.
+std::vector<std::string> model_names();
 
 }  // namespace topknot::train

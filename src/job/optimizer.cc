@@ -109,6 +109,24 @@ class Adam final : public Optimizer {
   const bool decoupled_;
 };
 
+using Sizes = std::span<const std::size_t>;
+
+std::unique_ptr<Optimizer> sgd(Params& params, Sizes sizes) {
+  return std::make_unique<Sgd>(params, sizes);
+}
+std::unique_ptr<Optimizer> adam(Params& params, Sizes sizes) {
+  return std::make_unique<Adam>(params, sizes, /*decoupled=*/false);
+}
+std::unique_ptr<Optimizer> adamw(Params& params, Sizes sizes) {
+  return std::make_unique<Adam>(params, sizes, /*decoupled=*/true);
+}
+
+struct Entry {
+  std::string_view name;
+  std::unique_ptr<Optimizer> (*make)(Params& params, Sizes sizes);
+};
+constexpr Entry kOptimizers[] = {{"sgd", sgd}, {"adam", adam}, {"adamw", adamw}};
+
 }  // namespace
 
 Optimizer::Optimizer(std::vector<std::string_view> slots,
@@ -124,16 +142,20 @@ void Optimizer::reset() {
     for (std::vector<float>& values : slot) std::ranges::fill(values, 0.0F);
 }
 
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kOptimizers) names.emplace_back(entry.name);
+  return names;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
                                           std::span<const std::size_t> sizes) {
-  Params params = spec.params;
-  std::unique_ptr<Optimizer> made;
-  if (spec.name == "sgd") made = std::make_unique<Sgd>(params, sizes);
-  if (spec.name == "adam") made = std::make_unique<Adam>(params, sizes, false);
-  if (spec.name == "adamw") made = std::make_unique<Adam>(params, sizes, true);
-  if (!made)
+  const auto* const found = std::ranges::find(kOptimizers, spec.name, &Entry::name);
+  if (found == std::end(kOptimizers))
     throw ConfigError("There is no optimizer named " + spec.name + "; nearest is " +
-                      nearest(spec.name, {"sgd", "adam", "adamw"}) + ".");
+                      nearest(spec.name, optimizer_names()) + ".");
+  Params params = spec.params;
+  std::unique_ptr<Optimizer> made = found->make(params, sizes);
   params.refuse_unknown(spec.name);
   return made;
 }

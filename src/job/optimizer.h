@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -57,6 +58,9 @@ class Optimizer {
 /// unknown name or parameter.
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
                                           std::span<const std::size_t> sizes);
+
+/// The optimizers' names.
+std::vector<std::string> optimizer_names();
 
 /// The weight decay of a parameter: 0 for a vector where the job exempts vectors.
 double weight_decay_of(const Job& job, const TensorSlot& parameter);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job/rates.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -34,6 +36,11 @@ std::vector<double> epochs_of(std::string_view text) {
 
 }  // namespace
 
+constexpr Rates::Entry Rates::kSchedules[] = {
+    {"constant", Kind::constant}, {"steps", Kind::steps}, {"cosine", Kind::cosine},
+    {"linear", Kind::linear},     {"decay", Kind::decay}, {"plateau", Kind::plateau},
+};
+
 Rates::Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
              double epochs)
     : lr_(lr),
@@ -41,31 +48,41 @@ Rates::Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
       warmup_from_(warmup_from),
       epochs_(epochs),
       best_(std::numeric_limits<double>::infinity()) {
-  Params params = schedule.params;
-  if (schedule.name == "steps") {
-    kind_ = Kind::steps;
-    at_ = epochs_of(params.text("at", "", "epochs, as 81+122+155"));
-    factor_ = params.number("factor", 0.1, 0, 1, "by which the rate falls");
-  } else if (schedule.name == "cosine") {
-    kind_ = Kind::cosine;
-  } else if (schedule.name == "linear") {
-    kind_ = Kind::linear;
-  } else if (schedule.name == "decay") {
-    kind_ = Kind::decay;
-    factor_ = params.number("factor", 0.99, 0, 1, "by which the rate falls each epoch");
-  } else if (schedule.name == "plateau") {
-    kind_ = Kind::plateau;
-    factor_ = params.number("factor", 0.5, 0, 1, "by which the rate falls");
-    patience_ =
-        params.integer("patience", 3, 1, 1000000, "epochs without a better score");
-  } else if (schedule.name != "constant") {
+  const auto* const found = std::ranges::find(kSchedules, schedule.name, &Entry::name);
+  if (found == std::end(kSchedules))
     throw ConfigError("There is no schedule of the learning rate named " + schedule.name +
-                      "; nearest is " +
-                      nearest(schedule.name, {"constant", "steps", "cosine", "linear",
-                                              "decay", "plateau"}) +
-                      ".");
-  }
+                      "; nearest is " + nearest(schedule.name, names()) + ".");
+  kind_ = found->kind;
+  Params params = schedule.params;
+  read(params);
   params.refuse_unknown(schedule.name);
+}
+
+void Rates::read(Params& params) {
+  switch (kind_) {
+    case Kind::constant:
+    case Kind::cosine:
+    case Kind::linear:
+      return;
+    case Kind::steps:
+      at_ = epochs_of(params.text("at", "", "epochs, as 81+122+155"));
+      factor_ = params.number("factor", 0.1, 0, 1, "by which the rate falls");
+      return;
+    case Kind::decay:
+      factor_ = params.number("factor", 0.99, 0, 1, "by which the rate falls each epoch");
+      return;
+    case Kind::plateau:
+      factor_ = params.number("factor", 0.5, 0, 1, "by which the rate falls");
+      patience_ =
+          params.integer("patience", 3, 1, 1000000, "epochs without a better score");
+      return;
+  }
+}
+
+std::vector<std::string> Rates::names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kSchedules) names.emplace_back(entry.name);
+  return names;
 }
 
 double Rates::at(double epoch) const {

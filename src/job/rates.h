@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "topknot/params.h"
@@ -26,6 +28,9 @@ class Rates {
   Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
         double epochs);
 
+  /// The schedules' names.
+  static std::vector<std::string> names();
+
   /// The rate at `epoch` epochs, parts of one included, from the start.
   double at(double epoch) const;
 
@@ -37,7 +42,13 @@ class Rates {
 
  private:
   enum class Kind { constant, steps, cosine, linear, decay, plateau };
+  struct Entry {
+    std::string_view name;
+    Kind kind;
+  };
+  static const Entry kSchedules[];
 
+  void read(Params& params);
   double shape(double epoch) const;
   double share(double epoch) const;  // of the time after the warm-up that has passed
 
