@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/job.h"
+#include "job/job.h"
 
 namespace topknot::cli {
 

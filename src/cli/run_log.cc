@@ -173,7 +173,7 @@ void RunLog::on_start(const train::Start& start) {
       "{}: {} on {}, {} parameters, {} workers ({}), {}{}", job_.name, job_.model,
       job_.data, start.parameters, options_.workers, options_.launch, job_.scheme,
       job_.scheme == "dense" ? "" : fmt::format(" at density {}", job_.density)));
-  for (const std::string& remark : start.notices) plain_line(remark);
+  for (const std::string& notice : start.notices) plain_line(notice);
   if (start.first_step > 0)
     plain_line(fmt::format("resuming from step {} of {}", start.first_step, start.steps));
 }

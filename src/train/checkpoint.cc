@@ -19,7 +19,7 @@ const std::string kState = "state/";
 const std::string kUpdates =
     "engine.updates";  // whether any residual is in units of weights
 
-/// The rates' few fields, as arrays of one.
+/// Writes the state of the rates, as arrays of one element.
 class FieldsInto final : public StateVisitor {
  public:
   explicit FieldsInto(store::Container& into) : into_(into) {}
@@ -38,6 +38,7 @@ class FieldsInto final : public StateVisitor {
   store::Container& into_;
 };
 
+/// Reads what FieldsInto has written.
 class FieldsFrom final : public StateVisitor {
  public:
   explicit FieldsFrom(const store::Container& from) : from_(from) {}
@@ -66,8 +67,8 @@ void keep_state(State state, store::Container& own) {
   }
 }
 
-// What a memory or a bucket keeps as a whole is the same on all ranks and survives a change
-// of their number. Thresholds and regions do not: they are found anew.
+// Scalars of a memory or a bucket are the same on all ranks and stay valid when the number of
+// ranks changes. Thresholds and regions do not: they are computed anew.
 bool is_shared(std::string_view key, const State::Value& value) {
   return !std::holds_alternative<std::vector<float>>(value) &&
          (key.find("/memory.") != key.npos || key.find("/bucket.") != key.npos);
@@ -246,7 +247,7 @@ void restore(const store::Loaded& from, Live live) {
   State state = state_of(from.own);
   if (from.resized) {
     state.values.merge(state_of(shared).values);
-    // In a checkpoint from before there were local steps the two are the same.
+    // Checkpoints from before there were local steps lack it; then it equals the step.
     state.values[std::string(kEngineSteps)] =
         shared.has("engine.steps") ? shared.scalar<std::uint64_t>("engine.steps")
                                    : live.position.step;

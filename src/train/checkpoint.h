@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint of training has in it. Shared, from rank 0: weights, what the optimizer
-// keeps, where training stands, and rank 0's running statistics for ranks that come new.
-// Own, from each rank: what its compression owes and knows, and its running statistics
-// and what its task carries from pass to pass.
+// The contents of a checkpoint. The shared part, from rank 0: weights, the optimizer's state, the
+// position in the run, and rank 0's running statistics, which ranks added later start from. The
+// own part, from each rank: residuals and other state of its compression, running statistics, and
+// what its task carries from pass to pass.
 //
-// With local steps the optimizer is each rank's own. It is in the own part, and rank 0's in
-// the shared one for ranks that come new; the outer optimizer is shared. There is nothing of a
-// round in it: checkpoints are written between rounds.
+// With local steps each rank has an optimizer state of its own, which is in the own part; rank
+// 0's is in the shared part too, for ranks added later. The outer optimizer's state is shared.
+// Checkpoints are written between rounds, so they have no state of a round.
 #pragma once
 
+#include "job/optimizer.h"
+#include "job/rates.h"
 #include "store/checkpoint.h"
-#include "train/optimizer.h"
-#include "train/rates.h"
 #include "train/replica.h"
 #include "train/task.h"
 
 namespace topknot::train {
 
-/// All that changes while training goes on, where it lies.
+/// References to all that changes in training.
 struct Live {
   Task& task;
   Replica& replica;
@@ -28,14 +28,15 @@ struct Live {
   Optimizer* outer;  ///< of local steps; null without
 };
 
-/// They look at the live memory: nothing may change before they are written.
+/// The containers are views of the live memory: nothing may change before they are written.
 struct Snapshot {
   store::Container shared;  ///< the same on all ranks
   store::Container own;
 };
 Snapshot snapshot(Live live);
 
-/// Puts everything back. Throws ConfigError when the optimizer kept something else.
+/// Restores everything. Throws ConfigError where the checkpoint was made with another optimizer,
+/// with or without local steps, or with another unit of the residuals.
 void restore(const store::Loaded& from, Live live);
 
 }  // namespace topknot::train

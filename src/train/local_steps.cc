@@ -2,34 +2,65 @@
 #include "train/local_steps.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace topknot::train {
 
-LocalSteps::LocalSteps(const Job& job, Replica& replica, Optimizer& inner)
-    : lr_(job.outer_lr),
+LocalSteps::LocalSteps(const Job& job, Replica& replica, Transport& link)
+    : job_(job),
       replica_(replica),
-      inner_(inner),
+      link_(link),
+      inner_(make_optimizer(Spec::parse(job.optimizer), replica.sizes())),
       outer_(make_optimizer(Spec::parse(job.outer), replica.sizes())) {
-  for (const std::size_t size : replica.sizes()) weights_.emplace_back(size);
+  for (const std::size_t size : replica.sizes()) start_.emplace_back(size);
 }
 
-void LocalSteps::begin() {
-  for (std::size_t i = 0; i < replica_.size(); ++i)
-    std::ranges::copy(replica_.weight(i), weights_[i].begin());
-}
-
-void LocalSteps::clear_gradients() {
+void LocalSteps::begin(double /*lr*/, bool opens_round) {
+  if (opens_round) {
+    nonfinite_.reset();
+    for (std::size_t i = 0; i < replica_.size(); ++i)
+      std::ranges::copy(replica_.weight(i), start_[i].begin());
+  }
+  step_began_ = link_.now();
   for (std::size_t i = 0; i < replica_.size(); ++i)
     std::ranges::fill(replica_.gradient(i), 0.0F);
 }
 
+void LocalSteps::finish(std::span<StepRecord> round, bool closes_round) {
+  StepRecord& step = round.back();
+  step.finite = step_alone(step.lr);
+  if (!step.finite && !nonfinite_) nonfinite_ = find_in_gradients(replica_);
+  if (closes_round) {
+    if (!nonfinite_ && job_.nonfinite == "abort") nonfinite_ = find_in_weights(replica_);
+    step.report = exchange();
+    if (!step.report.finite)
+      for (StepRecord& one : round) one.finite = false;
+  }
+  const double ended =
+      closes_round ? step.report.start + step.report.seconds : link_.now();
+  step.report.start = step_began_;
+  step.report.seconds = ended - step_began_;
+}
+
+// False, and the weights stay, where this rank's own gradient is not finite.
+bool LocalSteps::step_alone(double lr) {
+  const double squares = replica_.gradient_squares();
+  if (!std::isfinite(squares)) return false;
+  apply_gradients(job_, *inner_, replica_, lr, clip_factor(squares, job_.clip));
+  return true;
+}
+
+std::optional<NonfiniteValues> LocalSteps::locate_nonfinite(const Position&) {
+  return nonfinite_;
+}
+
 StepReport LocalSteps::exchange() {
-  replica_.engine().begin(lr_);
+  replica_.engine().begin(job_.outer_lr);
   hand_over();
   StepReport report = replica_.engine().finish();
   report.exposed_seconds = report.seconds;  // there is no backward pass to hide behind
   report.overlap = 0;
-  report.finite ? move() : inner_.reset();
+  report.finite ? move() : inner_->reset();
   return report;
 }
 
@@ -39,8 +70,8 @@ void LocalSteps::hand_over() {
     const std::span<float> weight = replica_.weight(i);
     const std::span<float> gradient = replica_.gradient(i);
     for (std::size_t at = 0; at < weight.size(); ++at) {
-      gradient[at] = weights_[i][at] - weight[at];
-      weight[at] = weights_[i][at];
+      gradient[at] = start_[i][at] - weight[at];
+      weight[at] = start_[i][at];
     }
     replica_.engine().ready(i);
   }
@@ -49,7 +80,7 @@ void LocalSteps::hand_over() {
 void LocalSteps::move() {
   outer_->begin_step();
   for (std::size_t i = 0; i < replica_.size(); ++i)
-    outer_->apply(i, replica_.weight(i), replica_.gradient(i), {.lr = lr_});
+    outer_->apply(i, replica_.weight(i), replica_.gradient(i), {.lr = job_.outer_lr});
 }
 
 }  // namespace topknot::train

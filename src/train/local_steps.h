@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local steps: each rank takes H steps of its own with the job's optimizer, and only then
-// do the ranks exchange how far they have come. A round is
+// Local steps: each rank takes H steps of its own with the job's optimizer, and then the ranks
+// exchange how far they have come. A round is
 //
-//   begin       remember the weights, which are the same on all ranks
+//   begin       copy the weights, which are the same on all ranks
 //   H times     forward, backward, the inner optimizer on the rank's own gradient
-//   exchange    pseudo-gradient = weights at the start - weights now; weights go back
-//               to the start; the engine agrees on its mean, by any scheme, as on any
-//               gradient; the outer optimizer moves the weights by it: the same bits on
-//               every rank
+//   exchange    pseudo-gradient = weights at the start - weights now. The weights go back to
+//               the start, the engine reduces the pseudo-gradients as any gradient, by any
+//               scheme, and the outer optimizer moves the weights by their mean: the same bits
+//               on every rank
 //
-// What the scheme does not send stays owed in pseudo-gradients and joins the next round's.
+// What the scheme does not send is a residual of pseudo-gradients, and joins the next round's.
 // The inner optimizer's state is each rank's own, the outer one's is the same on all.
 //
-// A round that is not finite is not applied by anybody: the weights stay where it began, and
-// the inner optimizers begin afresh, for nobody has kept what they were.
+// No rank applies a round that is not finite: the weights stay where it began. The inner
+// optimizers are reset, because nobody has kept their state of before.
 //
 // Cost    2n floats, the start and the outer momentum; each round a copy and a difference.
 // Paper   Douillard et al., "DiLoCo", arXiv 2311.08105 (dense); Sarfi et al.,
@@ -26,37 +26,38 @@
 #include <span>
 #include <vector>
 
-#include "train/job.h"
-#include "train/optimizer.h"
-#include "train/replica.h"
+#include "train/synchronizer.h"
 
 namespace topknot::train {
 
-class LocalSteps {
+class LocalSteps final : public Synchronizer {
  public:
-  /// All of these but the job must outlive the object. Throws ConfigError when job.outer is
-  /// no optimizer.
-  LocalSteps(const Job& job, Replica& replica, Optimizer& inner);
+  /// All arguments must outlive the object. Throws ConfigError when job.outer is no optimizer.
+  LocalSteps(const Job& job, Replica& replica, Transport& link);
 
-  /// Starts a round. The weights are the same on all ranks.
-  void begin();
-  /// Sets all gradients to zero, for an inner step. No gradient is called ready in it.
-  void clear_gradients();
-  /// Ends the round, whatever the number of its steps: the same on all ranks.
+  void begin(double lr, bool opens_round) override;
+  bool overlaps() const override { return false; }
+  void finish(std::span<StepRecord> round, bool closes_round) override;
+  std::optional<NonfiniteValues> locate_nonfinite(const Position& round_start) override;
+  Optimizer& optimizer() override { return *inner_; }
+  Optimizer* outer() override { return outer_.get(); }
+
+  /// Closes the round, after any number of steps that is the same on all ranks.
   StepReport exchange();
 
-  /// What moves the weights all ranks have.
-  Optimizer& outer() noexcept { return *outer_; }
-
  private:
+  bool step_alone(double lr);
   void hand_over();
   void move();
 
-  const double lr_;
+  const Job& job_;
   Replica& replica_;
-  Optimizer& inner_;
+  Transport& link_;
+  std::unique_ptr<Optimizer> inner_;
   std::unique_ptr<Optimizer> outer_;
-  std::vector<std::vector<float>> weights_;  // at the start of the round
+  std::vector<std::vector<float>> start_;     // the weights at the start of the round
+  std::optional<NonfiniteValues> nonfinite_;  // the first of this rank in the round
+  double step_began_ = 0;                     // by the link's clock
 };
 
 }  // namespace topknot::train

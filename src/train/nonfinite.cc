@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/nonfinite.h"
 
+#include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "core/text.h"
 
@@ -10,9 +10,9 @@ namespace topknot::train {
 namespace {
 
 /// In `values`, which belong to `parameter`.
-std::optional<NotFinite> find(std::span<const float> values, std::size_t parameter,
-                              bool in_weights) {
-  NotFinite found{in_weights, parameter, 0, 0};
+std::optional<NonfiniteValues> find(std::span<const float> values, std::size_t parameter,
+                                    bool in_weights) {
+  NonfiniteValues found{in_weights, parameter, 0, 0};
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     if (found.count++ == 0) found.offset = i;
@@ -21,26 +21,39 @@ std::optional<NotFinite> find(std::span<const float> values, std::size_t paramet
   return found;
 }
 
+std::string step_not_finite(std::uint64_t step, const std::string& where) {
+  return "Step " + std::to_string(step) + ", counted from 0, is not finite: " + where +
+         ". It was not applied. With nonfinite=skip such steps are passed over.";
+}
+
+/// Empty where the limit, a share of the `planned` steps, allows it.
+std::string too_many_skipped(std::uint64_t skipped, std::uint64_t planned, double limit) {
+  if (static_cast<double>(skipped) <= limit * static_cast<double>(planned)) return "";
+  return std::to_string(skipped) + " of the run's " + std::to_string(planned) +
+         " steps were not finite and were skipped, which is more than skip_limit=" +
+         core::shortest(limit) + " allows.";
+}
+
 }  // namespace
 
-std::optional<NotFinite> find_in_gradients(Replica& replica) {
+std::optional<NonfiniteValues> find_in_gradients(Replica& replica) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     if (auto found = find(replica.gradient(i), i, false)) return found;
   return std::nullopt;
 }
 
-std::optional<NotFinite> find_in_weights(Replica& replica) {
+std::optional<NonfiniteValues> find_in_weights(Replica& replica) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     if (auto found = find(replica.weight(i), i, true)) return found;
   return std::nullopt;
 }
 
-std::string describe(const std::optional<NotFinite>& mine, const Replica& replica,
+std::string describe(const std::optional<NonfiniteValues>& mine, const Replica& replica,
                      Conference& conference) {
-  const NotFinite said = mine.value_or(NotFinite{});
+  const NonfiniteValues own = mine.value_or(NonfiniteValues{});
   const std::vector<std::vector<double>> all = conference.gather(
-      {said.in_weights ? 1.0 : 0.0, static_cast<double>(said.parameter),
-       static_cast<double>(said.offset), static_cast<double>(said.count)});
+      {own.in_weights ? 1.0 : 0.0, static_cast<double>(own.parameter),
+       static_cast<double>(own.offset), static_cast<double>(own.count)});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::vector<double>& one = all[rank];
     if (one[3] == 0) continue;
@@ -58,23 +71,22 @@ std::string describe(const std::optional<NotFinite>& mine, const Replica& replic
          "overflows";
 }
 
-std::string step_not_finite(std::uint64_t step, const std::string& where) {
-  return "Step " + std::to_string(step) + ", counted from 0, is not finite: " + where +
-         ". It was not applied. With nonfinite=skip such steps are passed over.";
+void NonfinitePolicy::judge(std::span<const StepRecord> round,
+                            const std::function<std::string()>& where) {
+  const auto first = std::ranges::find(round, false, &StepRecord::finite);
+  if (first == round.end()) return;
+  skipped_ +=
+      static_cast<std::uint64_t>(std::ranges::count(round, false, &StepRecord::finite));
+  failure_ = job_.nonfinite == "abort"
+                 ? step_not_finite(first->step, where())
+                 : too_many_skipped(skipped_, planned_, job_.skip_limit);
 }
 
-std::string too_many_skipped(std::uint64_t skipped, std::uint64_t planned, double limit) {
-  if (static_cast<double>(skipped) <= limit * static_cast<double>(planned)) return "";
-  return std::to_string(skipped) + " of the run's " + std::to_string(planned) +
-         " steps were not finite and were skipped, which is more than skip_limit=" +
-         core::shortest(limit) + " allows.";
-}
-
-std::string losses_not_finite(double train_loss, double test_loss) {
+void NonfinitePolicy::judge_losses(double train_loss, double test_loss) {
   if (!std::isfinite(train_loss))
-    return "The training loss of the last epoch is not finite.";
-  if (!std::isfinite(test_loss)) return "The test loss at the end is not finite.";
-  return "";
+    failure_ = "The training loss of the last epoch is not finite.";
+  else if (!std::isfinite(test_loss))
+    failure_ = "The test loss at the end is not finite.";
 }
 
 }  // namespace topknot::train

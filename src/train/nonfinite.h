@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a step went wrong that was not finite: for the sentence that a run ends with.
+// Steps that are not finite: where their values are, and what they do to the run.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
-#include "train/conference.h"
+#include "job/conference.h"
 #include "train/replica.h"
+#include "train/train.h"
 
 namespace topknot::train {
 
 /// Values of one parameter that are NaN or infinite, on one rank.
-struct NotFinite {
+struct NonfiniteValues {
   bool in_weights = false;  ///< else in the gradient
   std::size_t parameter = 0;
   std::uint64_t offset = 0;  ///< of the first
@@ -21,19 +24,39 @@ struct NotFinite {
 };
 
 /// In the first parameter that has any.
-std::optional<NotFinite> find_in_gradients(Replica& replica);
-std::optional<NotFinite> find_in_weights(Replica& replica);
+std::optional<NonfiniteValues> find_in_gradients(Replica& replica);
+std::optional<NonfiniteValues> find_in_weights(Replica& replica);
 
 /// "on rank 1 the gradient of fc1.weight has 3 values that are NaN or infinite, the first at
-/// 17": the first rank's finding. All ranks call it with what they have found themselves.
-std::string describe(const std::optional<NotFinite>& mine, const Replica& replica,
+/// 17": of the first rank that has any. All ranks call it with their own.
+std::string describe(const std::optional<NonfiniteValues>& mine, const Replica& replica,
                      Conference& conference);
 
-// ---- what a run that ends with an exit code of its own says; empty where it need not
+/// Whether steps that are not finite end the run or are skipped (the job's `nonfinite` and
+/// `skip_limit`). It is told what all ranks know, so all ranks decide alike.
+class NonfinitePolicy {
+ public:
+  /// `job` must outlive the object.
+  explicit NonfinitePolicy(const Job& job) : job_(job) {}
 
-std::string step_not_finite(std::uint64_t step, const std::string& where);
-/// As soon as more steps have been skipped than `limit`, a share of those `planned`.
-std::string too_many_skipped(std::uint64_t skipped, std::uint64_t planned, double limit);
-std::string losses_not_finite(double train_loss, double test_loss);
+  /// The steps of this run, of which the job lets a share be skipped.
+  void plan(std::uint64_t steps) { planned_ = steps; }
+  /// After every round. `where` is called on all ranks or on none, and says where the values are.
+  void judge(std::span<const StepRecord> round,
+             const std::function<std::string()>& where);
+  /// After a run that has come to its end.
+  void judge_losses(double train_loss, double test_loss);
+
+  /// Why the run failed, in a sentence; empty: it did not.
+  const std::string& failure() const noexcept { return failure_; }
+  bool failed() const noexcept { return !failure_.empty(); }
+  std::uint64_t skipped_steps() const noexcept { return skipped_; }
+
+ private:
+  const Job& job_;
+  std::uint64_t planned_ = 0;
+  std::uint64_t skipped_ = 0;
+  std::string failure_;
+};
 
 }  // namespace topknot::train

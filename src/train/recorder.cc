@@ -12,7 +12,7 @@
 namespace topknot::train {
 namespace {
 
-/// What a reader of the file may want to know of the run.
+/// Writes the keys that describe the run into the file's metadata.
 void describe(const Job& job, int ranks, store::Container& file) {
   for (const char* key : {"name", "model", "data", "batch", "accumulate", "seed",
                           "scheme", "density", "optimizer", "lr"})
@@ -61,7 +61,7 @@ void Recorder::take(std::uint64_t step, Replica& replica) {
   for (std::size_t i = 0; i < replica.size(); ++i)
     if (!replica.gradient(i).empty()) order += replica.tensor(i).name + "\n";
   taken_.metadata[store::kParameterOrder] = order;
-  // By parameter first: nobody waits for more than one of each rank's.
+  // Parameter by parameter, so that no message is larger than one parameter of one rank.
   for (std::size_t i = 0; i < replica.size(); ++i)
     for (const int rank : ranks_) {
       if (replica.gradient(i).empty()) continue;

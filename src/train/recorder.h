@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the gradients of chosen steps and ranks for the benchmarks. Rank 0 has the file:
-// the others send it theirs, parameter by parameter, on a channel of its own. What is
-// recorded stays in rank 0's memory until the last chosen step, and the file is written
-// then, whole.
+// Records the gradients of chosen steps and ranks for the benchmarks. The other ranks send
+// theirs to rank 0, parameter by parameter, on a channel of the recorder's own. Rank 0 keeps them
+// in memory and writes the whole file after the last chosen step.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +20,26 @@ namespace topknot::train {
 
 class Recorder {
  public:
-  /// Does nothing, ever, when `options` name no file. Throws ConfigError for a rank that
-  /// is not there.
+  /// Never records when `options` name no file. Throws ConfigError for a rank that does not
+  /// exist.
   Recorder(Transport& link, int channel, const Job& job, const RecordOptions& options);
 
-  /// For a run of the steps [first, end). Chosen steps before `first` are passed over.
-  /// Throws ConfigError for one that does not come, or when none is left.
+  /// For a run of the steps [first, end). Ignores chosen steps before `first`. Throws
+  /// ConfigError for a step at or after `end`, or when none is left.
   void plan(std::uint64_t first, std::uint64_t end);
 
   bool wants(std::uint64_t step) const { return steps_.contains(step); }
 
-  /// All ranks call when their gradients of a wanted step are complete and none of them has
-  /// set out. Throws StorageError, on all ranks, when the file cannot be written.
+  /// All ranks call it when the gradients of a wanted step are complete and none has been
+  /// handed to the engine. Throws StorageError, on all ranks, when the file cannot be written.
   void take(std::uint64_t step, Replica& replica);
 
-  /// The run has ended, maybe before the last chosen step: writes what there is.
-  /// Returns the number of steps that are in the file; there is none when that is 0.
+  /// Called at the end of the run, which may come before the last chosen step: writes the file
+  /// if it is not written yet. Returns the number of steps in it; at 0 there is no file.
   std::uint64_t finish();
 
  private:
-  /// At rank 0, the gradient of `rank`; nothing elsewhere.
+  /// Sends the gradient of `rank` to rank 0, which returns it; other ranks return nothing.
   std::vector<float> bring(int rank, std::span<const float> mine);
   void write();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank's copy of the model, tied to the engine: every gradient is a view into the
-// engine's memory, so autograd adds straight into the bucket, and a hook on its accumulation
-// tells the engine when it is complete.
+// One rank's copy of the model, tied to the engine. Every gradient is a view of the engine's
+// memory, so autograd accumulates into the bucket itself; a hook on the accumulation tells the
+// engine when a gradient is ready.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,7 +17,7 @@
 
 namespace topknot::train {
 
-/// The values of a contiguous f32 tensor, where they are.
+/// A view of the values of a contiguous f32 tensor.
 inline std::span<float> span_of(const torch::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
@@ -34,7 +34,7 @@ class Replica {
   const TensorSlot& tensor(std::size_t parameter) const {
     return layout_.tensors[parameter];
   }
-  /// Of the parameters, in their order.
+  /// The number of values of each parameter.
   std::vector<std::size_t> sizes() const;
   std::span<float> weight(std::size_t parameter);
   std::span<float> gradient(std::size_t parameter) {
@@ -43,10 +43,10 @@ class Replica {
   /// The squared length of the whole gradient.
   double gradient_squares();
 
-  /// Goes backward. Gradients are called ready as they come when this is the `last` pass of
-  /// the step, and only added up when it is not.
+  /// The backward pass, which adds to the gradients. In the `last` one of a step it hands each
+  /// gradient to the engine as soon as it is complete.
   void backward(const torch::Tensor& loss, bool last);
-  /// Called with each parameter just before it is called ready, on backward's thread.
+  /// Called with each parameter just before its gradient is handed over, on backward's thread.
   std::function<void(std::size_t)> before_ready = [](std::size_t) {};
 
   /// The running statistics of the model's norms: f32, not trained, each rank's own.
@@ -54,9 +54,9 @@ class Replica {
     return statistics_;
   }
 
-  /// Of all weights, in their order; 16 hexadecimal digits.
+  /// A hash of all weights, in the order of the parameters; 16 hexadecimal digits.
   std::string weights_hash();
-  /// Of names and shapes: equal for models that can take each other's checkpoints.
+  /// A hash of names and shapes: equal for models that can load each other's checkpoints.
   std::string fingerprint() const;
 
  private:
@@ -67,7 +67,7 @@ class Replica {
   Layout layout_;
   std::unique_ptr<Engine> engine_;
   std::vector<c10::intrusive_ptr<torch::autograd::Node>>
-      accumulators_;  // hooks live in them
+      accumulators_;  // they own the hooks
   std::vector<std::uintptr_t> hooks_;
   bool last_ = false;
 };

@@ -34,7 +34,7 @@ void add_optimizer(Optimizer& optimizer, const std::string& whose, const Replica
                         hash_text(optimizer.slot(s, i))});
 }
 
-/// What the schedule of the learning rate remembers, in words.
+/// The state of the learning rate's schedule as text.
 class RatesText final : public StateVisitor {
  public:
   void field(std::string_view name, float& value) override { add(name, value); }

@@ -5,36 +5,23 @@
 
 #include "core/hash.h"
 #include "core/random.h"
+#include "job/models.h"
+#include "topknot/error.h"
 #include "topknot/params.h"
 
 namespace topknot::train {
-namespace {
-
-struct Line {
-  const char* model;
-  std::unique_ptr<Task> (*make)(const Job&, const Place&);
-};
-
-// Models that are not here are networks for images.
-constexpr Line kLines[] = {
-    {"lstm", make_language},
-    {"bert", make_bert},
-    {"ncf", make_recommendation},
-    {"acoustic", make_recognition},
-};
-
-}  // namespace
 
 std::uint64_t joined(std::uint64_t first, std::uint64_t second) {
   const std::uint64_t both[] = {first, second};
   return core::hash(std::as_bytes(std::span(both)));
 }
 
-std::unique_ptr<Task> make_task(const Job& job, const Place& place) {
-  const std::string model = Spec::parse(job.model).name;
-  for (const Line& line : kLines)
-    if (model == line.model) return line.make(job, place);
-  return make_classification(job, place);
+std::unique_ptr<Task> make_task(const Job& job, const RankInfo& rank_info) {
+  const ModelEntry& model = find_model(Spec::parse(job.model).name);
+#define TASK(name, summary) \
+  if (model.task == #name) return task::name(job, rank_info);
+#include "job/models.def"
+  throw ContractError("models.def has no task " + std::string(model.task));
 }
 
 std::uint64_t stream(const Job& job, Draw purpose, std::uint64_t epoch) {
@@ -43,11 +30,11 @@ std::uint64_t stream(const Job& job, Draw purpose, std::uint64_t epoch) {
                            epoch);
 }
 
-at::Generator generator(const Job& job, const Place& place, const Position& at) {
+at::Generator generator(const Job& job, const RankInfo& rank_info, const Position& at) {
   const std::uint64_t pass =
       core::random_bits(stream(job, Draw::dropout, at.epoch), at.sample);
   return at::make_generator<at::CPUGeneratorImpl>(
-      core::random_bits(pass, static_cast<std::uint64_t>(place.rank)));
+      core::random_bits(pass, static_cast<std::uint64_t>(rank_info.rank)));
 }
 
 torch::Tensor dropout(const torch::Tensor& x, double share, at::Generator& draws) {

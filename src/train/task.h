@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is trained, as one rank sees it: a model, its loss on batches, and its score. The loop
-// knows nothing else of models and data.
+// A task is a model with its data: the loss on a batch, and the score on the test set. The loop
+// knows models and data through this interface alone.
 #pragma once
 
 #include <torch/torch.h>
@@ -11,34 +11,35 @@
 #include <string>
 #include <vector>
 
-#include "train/job.h"
+#include "job/job.h"
 #include "train/train.h"
 
 namespace topknot::train {
 
-/// Where training stands: enough to go on from, whatever the number of ranks.
+/// The position in a run. It is enough to resume from, with any number of ranks.
 struct Position {
   std::uint64_t epoch = 0;
-  std::uint64_t sample =
-      0;  ///< of the epoch's samples, all ranks together, so many are done
-  std::uint64_t step = 0;  ///< in all
+  std::uint64_t sample = 0;  ///< samples of the epoch that all ranks together have taken
+  std::uint64_t step = 0;    ///< steps taken since the start of training
 };
 
-/// One fingerprint of two, in their order.
+/// A fingerprint of two, which depends on their order.
 std::uint64_t joined(std::uint64_t first, std::uint64_t second);
 
-/// Who one rank is among the others.
-struct Place {
+/// This rank and the number of all.
+struct RankInfo {
   int rank = 0;
   int ranks = 1;
 };
 
-/// This rank's share of [0, size) for evaluation, every so-many-eth, `at_once` at a time.
+/// Calls `judge` with this rank's share of [0, size), strided by rank count: at most `at_once`
+/// samples at a time.
 template <typename Judge>
-void share_out(const Place& place, std::uint64_t size, std::size_t at_once, Judge judge) {
+void share_out(const RankInfo& rank_info, std::uint64_t size, std::size_t at_once,
+               Judge judge) {
   std::vector<std::uint64_t> samples;
-  for (auto i = static_cast<std::uint64_t>(place.rank); i < size;
-       i += static_cast<std::uint64_t>(place.ranks)) {
+  for (auto i = static_cast<std::uint64_t>(rank_info.rank); i < size;
+       i += static_cast<std::uint64_t>(rank_info.ranks)) {
     samples.push_back(i);
     if (samples.size() < at_once) continue;
     judge(samples);
@@ -51,49 +52,49 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  /// All weights are the same on all ranks, by the job's seed alone.
+  /// The initial weights depend on the job's seed alone, so they are equal on all ranks.
   virtual torch::nn::Module& model() = 0;
 
   virtual std::uint64_t train_samples() const = 0;
   virtual std::uint64_t test_samples() const = 0;
-  /// Of the training and test halves: equal on ranks that have the same data.
+  /// A hash of the training and test data: equal on ranks that have the same data.
   virtual std::uint64_t data_fingerprint() const = 0;
-  /// How many samples all ranks together take in one pass, and so how far `sample` advances.
+  /// Samples that all ranks together take in one pass: what Position::sample advances by.
   virtual std::uint64_t samples_per_pass() const = 0;
 
-  /// This rank's loss on its part of the pass that starts at `at`: a scalar to go backward
-  /// from. Every draw is a function of the job's seed, the rank and `at`.
+  /// This rank's loss in the pass that starts at `at`, as a scalar for the backward pass. Every
+  /// random draw is a function of the job's seed, the rank and `at`.
   virtual torch::Tensor loss(const Position& at) = 0;
 
-  /// Sums over this rank's share of the test set; those of all ranks are added up in rank
-  /// order. The first is the number of samples, the second the sum of the losses.
+  /// Sums over this rank's share of the test set; the loop adds up those of all ranks in rank
+  /// order. The first is the number of samples, the second the sum of their losses.
   virtual std::vector<double> evaluate() = 0;
   virtual Metric metric(const std::vector<double>& sums) const = 0;
-  /// Further metrics, only to be shown.
+  /// Further metrics, which are only shown.
   virtual std::vector<Metric> others(const std::vector<double>&) const { return {}; }
-  /// What one pass leaves for the next, such as a recurrent state: f32, each rank's own, kept
-  /// in checkpoints and lost when the number of ranks changes. The tensors stay where they are.
+  /// State that one pass leaves for the next, such as that of an LSTM: f32, each rank's own. It is
+  /// in checkpoints, and lost when the number of ranks changes. The tensors stay in place.
   virtual std::vector<std::pair<std::string, torch::Tensor>> carried() { return {}; }
 
-  /// For schedules that wait for the score to improve: lower is better.
+  /// For the plateau schedule of the learning rate: lower is better.
   virtual double score(const std::vector<double>& sums) const {
     return sums[1] / sums[0];
   }
 };
 
 /// The task that the job's model belongs to. Throws ConfigError, DataError.
-std::unique_ptr<Task> make_task(const Job& job, const Place& place);
+std::unique_ptr<Task> make_task(const Job& job, const RankInfo& rank_info);
 
-// The tasks, each in its own file.
-std::unique_ptr<Task> make_classification(const Job& job, const Place& place);
-std::unique_ptr<Task> make_language(const Job& job, const Place& place);
-std::unique_ptr<Task> make_bert(const Job& job, const Place& place);
-std::unique_ptr<Task> make_recommendation(const Job& job, const Place& place);
-std::unique_ptr<Task> make_recognition(const Job& job, const Place& place);
+/// The factories, each defined in its task's own file.
+namespace task {
+#define TASK(name, summary) \
+  std::unique_ptr<Task> name(const Job& job, const RankInfo& rank_info);
+#include "job/models.def"
+}  // namespace task
 
 // ---- draws
 
-/// What the job's seed is used for: each purpose has a stream of its own.
+/// The uses of the job's seed. Each has a random stream of its own.
 enum class Draw : std::uint64_t {
   weights = 1,
   shuffle = 2,
@@ -102,11 +103,11 @@ enum class Draw : std::uint64_t {
 };
 std::uint64_t stream(const Job& job, Draw purpose, std::uint64_t epoch = 0);
 
-/// A generator for torch's draws (dropout) in the pass at `at`: libtorch's own is one for the
-/// whole process, which ranks that are threads would share.
-at::Generator generator(const Job& job, const Place& place, const Position& at);
+/// A generator for torch's draws (dropout) in the pass at `at`. libtorch's default generator is
+/// one for the whole process, so ranks that are threads would share it.
+at::Generator generator(const Job& job, const RankInfo& rank_info, const Position& at);
 
-/// Zeroes a share of x and scales up the rest.
+/// Sets a random share of x to zero and scales up the rest.
 torch::Tensor dropout(const torch::Tensor& x, double share, at::Generator& draws);
 
 }  // namespace topknot::train

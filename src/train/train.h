@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data-parallel training of a job. This header knows no torch, so that the command need not.
+// Data-parallel training of a job. This header includes no torch, so the command need not.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "job/comparison.h"
+#include "job/job.h"
 #include "topknot/engine.h"
 #include "topknot/transport.h"
-#include "train/comparison.h"
-#include "train/job.h"
 
 namespace topknot::train {
 
@@ -28,26 +28,27 @@ struct Start {
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
   std::uint64_t steps_per_epoch = 0;
-  std::uint64_t steps = 0;        ///< that the run will have taken when it ends
+  std::uint64_t steps = 0;  ///< taken when the run ends, those before a resume included
   std::uint64_t first_step = 0;   ///< not 0 after a resume
-  std::uint64_t dense_bytes = 0;  ///< a rank would send in a dense step: 8n(P-1)/P
+  std::uint64_t dense_bytes = 0;  ///< that a rank sends in a dense step: 8n(P-1)/P
   std::vector<Layout> buckets;
   std::uint64_t gradient_bytes = 0;
-  std::uint64_t engine_bytes = 0;    ///< residuals and velocities, beyond the gradients
-  std::vector<std::string> notices;  ///< of the resume: what was passed over, folded
+  std::uint64_t engine_bytes =
+      0;  ///< residuals and optimizer state, without the gradients
+  std::vector<std::string> notices;  ///< what was decided for the job, or in the resume
 };
 
-/// One step. The engine's report is this rank's own; what is marked so is of all ranks and
-/// the same on all of them. With local steps the exchange is part of the last step of its
-/// round, and the others have sent nothing.
+/// One step. The times and the engine's report are this rank's own; all else is of all ranks, and
+/// equal on them. With local steps the last step of a round includes the exchange, and the others
+/// have sent nothing.
 struct StepRecord {
   std::uint64_t step = 0;   ///< counted from 0
   std::uint64_t epoch = 0;  ///< counted from 0
   double loss = 0;          ///< mean over all ranks
   double lr = 0;
-  bool finite = true;            ///< of all ranks; a step that is not was not applied
+  bool finite = true;            ///< on all ranks; else the step was not applied
   std::uint64_t samples = 0;     ///< of all ranks
-  std::uint64_t sent_bytes = 0;  ///< of the busiest rank
+  std::uint64_t sent_bytes = 0;  ///< by the rank that sent most
   double seconds = 0;            ///< the whole step, data and optimizer included
   double compute_seconds = 0;    ///< forward and backward
   StepReport report;
@@ -66,23 +67,23 @@ struct EpochRecord {
   double lr = 0;
 };
 
-/// Hears of a rank's training as it goes. One for each rank; called by that rank's thread.
+/// Is told of one rank's training while it runs, by that rank's thread.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void on_start(const Start&) {}
-  /// After every exchange, for each step since the last.
+  /// After every exchange, for each step since the one before.
   virtual void on_step(const StepRecord&) {}
   virtual void on_epoch(const EpochRecord&) {}
   virtual void on_checkpoint(std::uint64_t /*step*/, double /*seconds*/) {}
-  /// A checkpoint that could not be written; training goes on, three in a row end it.
+  /// A checkpoint could not be written. Training continues; three failures in a row end it.
   virtual void on_checkpoint_failed(const std::string& /*sentence*/) {}
-  /// Whether somebody wants this rank to save and leave; asked after every exchange.
+  /// Whether this rank has been asked to save and leave; called after every exchange.
   virtual bool asked_to_leave() { return false; }
 };
 
-/// Which gradients are written to a file, for the benchmarks: each rank's own of a step,
-/// before the exchange and without what it owes.
+/// Gradients to write to a file, for the benchmarks: each rank's own of a step, before the
+/// exchange and without the residual.
 struct RecordOptions {
   std::filesystem::path file;        ///< empty: none
   std::vector<std::uint64_t> steps;  ///< empty: the run's first, middle and last
@@ -92,39 +93,41 @@ struct RecordOptions {
 struct TrainOptions {
   /// Where checkpoints go; empty: none are written.
   std::filesystem::path checkpoints = {};
-  /// Go on from the newest checkpoint; NoCheckpointError when there is none.
+  /// Resume from the newest checkpoint; NoCheckpointError when there is none.
   bool resume = false;
   RecordOptions record = {};
-  /// For tests alone: shown each parameter's name and weights before the first step and after
-  /// every exchange, and may damage them.
+  /// For tests alone: called with each parameter's name and weights before the first step and
+  /// after every exchange, and may change them.
   std::function<void(std::uint64_t step, const std::string& name,
                      std::span<float> weights)>
       testing_only_damage = {};
 };
 
-/// What a run came to; the same on all ranks but for the times.
+/// The result of a run; equal on all ranks but for the times.
 struct Outcome {
-  std::uint64_t steps = 0;         ///< in all, those before a resume among them
-  std::uint64_t epochs = 0;        ///< completed
-  double seconds = 0;              ///< of training, evaluation included
-  Metric metric;                   ///< of the last evaluation
-  double sent_bytes_per_step = 0;  ///< mean over this run's steps of the busiest rank
-  std::uint64_t settle_bytes = 0;  ///< of them, that settled residuals, in all
+  std::uint64_t steps = 0;   ///< those before a resume included
+  std::uint64_t epochs = 0;  ///< completed
+  double seconds = 0;        ///< of training, evaluation included
+  Metric metric;             ///< of the last evaluation
+  double sent_bytes_per_step =
+      0;  ///< mean over this run's steps, of the rank that sent most
+  std::uint64_t settle_bytes =
+      0;  ///< of all exchanges that settled residuals, included above
   double dense_bytes_per_step = 0;
   double exposed_seconds_per_step = 0;  ///< mean, of this rank
   double overlap = 0;                   ///< share of communication that was hidden
   std::string weights_hash;             ///< 16 hexadecimal digits
-  bool left_early = false;              ///< asked to leave, and saved
+  bool left_early = false;              ///< was asked to leave, and saved itself
   std::uint64_t recorded_steps = 0;     ///< whose gradients are in the file
-  std::uint64_t skipped_steps = 0;      ///< of this run, that were not finite
-  /// Why what came out is worth nothing: a step was not finite and none may be (the run ended
-  /// there), too many were, or the last loss is not. Empty: all is well.
+  std::uint64_t skipped_steps = 0;      ///< of this run, because they were not finite
+  /// Why the run failed: a step was not finite (nonfinite=abort), too many were (skip_limit), or
+  /// the last loss is not. Empty: it did not.
   std::string not_finite;
 };
 
-/// Trains. All ranks call together with equal jobs, which is looked after: StartedUnlikeError,
-/// before the first step. Throws ConfigError, DataError, LinkError, DisagreementError,
-/// DriftError, NoCheckpointError, StorageError.
+/// Trains. All ranks call it with equal jobs and options; where these differ, all throw
+/// StartedUnlikeError before the first step. Throws ConfigError, DataError, LinkError,
+/// DisagreementError, DriftError, NoCheckpointError, StorageError.
 Outcome train(Transport& link, const Job& job, const TrainOptions& options,
               Observer& observer);
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "train/optimizer.h"
+#include "job/optimizer.h"
 
 namespace topknot::train {
 
@@ -14,7 +14,7 @@ Updates::Updates(const Job& job, Replica& replica, int ranks)
       decoupled_(Spec::parse(job.optimizer).name == "adamw"),
       replica_(replica) {}
 
-// Of a parameter whose gradient is reduced the optimizer behind the exchange takes the decay.
+// Parameters that are sent whole are exchanged as gradients: the optimizer adds their decay.
 void Updates::prepare(std::size_t parameter) {
   const auto decay =
       static_cast<float>(weight_decay_of(job_, replica_.tensor(parameter)));
@@ -27,7 +27,7 @@ void Updates::prepare(std::size_t parameter) {
 
 void Updates::prepare_all() {
   const double squares = clip_ > 0 ? replica_.gradient_squares() : 0;
-  // A gradient that is not finite is left as it is: the exchange finds it.
+  // A gradient that is not finite is not scaled: the exchange detects it.
   const double factor = std::isfinite(squares) ? clip_factor(squares, clip_) : 1;
   for (std::size_t i = 0; i < replica_.size(); ++i) {
     if (factor != 1)

@@ -13,8 +13,8 @@
 #include <fstream>
 #include <thread>
 
+#include "job/comparison.h"
 #include "topknot/error.h"
-#include "train/comparison.h"
 #include "train/train.h"
 
 namespace topknot::train {

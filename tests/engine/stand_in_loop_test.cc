@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "core/random.h"
+#include "job/conference.h"
+#include "job/optimizer.h"
 #include "ranks.h"
 #include "store/checkpoint.h"
 #include "store/memory_files.h"
 #include "topknot/engine.h"
 #include "topknot/error.h"
-#include "train/conference.h"
-#include "train/optimizer.h"
 
 namespace topknot::testing {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/models/bert.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 
 #include "refusal.h"
 #include "topknot/error.h"
+#include "train/models/registry.h"
 #include "train/runs.h"
 #include "train/task.h"
 
@@ -34,11 +33,9 @@ Job small_job() {
 }
 
 std::int64_t weights_of(const char* model) {
-  BertShape shape = BertShape::read(Spec::parse(model));
-  shape.pieces = 30'522;
-  const Bert made(shape);
+  const auto made = make_model<made_for::bert>(Spec::parse(model), 30'522);
   std::int64_t count = 0;
-  for (const torch::Tensor& parameter : made.parameters()) count += parameter.numel();
+  for (const torch::Tensor& parameter : made->parameters()) count += parameter.numel();
   return count;
 }
 
@@ -82,21 +79,20 @@ TEST(Bert, StartsFromNoPreference) {
 }
 
 TEST(Bert, DoesNotLookAtPadding) {
-  BertShape shape = BertShape::read(Spec::parse("bert:size=tiny,length=8"));
-  shape.pieces = 50;
-  Bert bert(shape);
-  bert.initialise(1);
-  Bert::Input input;
+  const auto bert =
+      make_model<made_for::bert>(Spec::parse("bert:size=tiny,length=8"), 50);
+  bert->initialise(1);
+  PairModel::Input input;
   input.ids = torch::arange(8).reshape({1, 8});
   input.segments = torch::zeros({1, 8}, torch::kLong);
   input.unseen = torch::zeros({1, 1, 1, 8});
   input.unseen.slice(3, 5) = -std::numeric_limits<float>::infinity();
   input.hidden = torch::tensor({2}, torch::kLong);
-  const torch::Tensor before = bert.forward(input, nullptr).pieces;
+  const torch::Tensor before = bert->forward(input, nullptr).pieces;
   input.ids.slice(1, 5) = 40;
-  EXPECT_TRUE(bert.forward(input, nullptr).pieces.equal(before));
+  EXPECT_TRUE(bert->forward(input, nullptr).pieces.equal(before));
   input.ids.slice(1, 4, 5) = 40;
-  EXPECT_FALSE(bert.forward(input, nullptr).pieces.equal(before));
+  EXPECT_FALSE(bert->forward(input, nullptr).pieces.equal(before));
 }
 
 TEST(Bert, HidesOtherPiecesInEveryEpochButOfTheTestHalf) {

@@ -8,7 +8,7 @@
 #include "data/text.h"
 #include "refusal.h"
 #include "topknot/error.h"
-#include "train/models/word_lstm.h"
+#include "train/models/registry.h"
 #include "train/runs.h"
 #include "train/task.h"
 
@@ -32,9 +32,9 @@ Job small_job() {
 }
 
 std::int64_t weights_of(const char* model, std::int64_t words) {
-  const WordLstm made(WordLstmShape::read(Spec::parse(model), words));
+  const auto made = make_model<made_for::language>(Spec::parse(model), words);
   std::int64_t count = 0;
-  for (const torch::Tensor& parameter : made.parameters()) count += parameter.numel();
+  for (const torch::Tensor& parameter : made->parameters()) count += parameter.numel();
   return count;
 }
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "job/engine_options.h"
 #include "topknot/error.h"
-#include "train/engine_options.h"
 #include "train/runs.h"
 
 namespace topknot::train {
@@ -289,36 +289,37 @@ TEST(LocalSteps, PassOverAGradientThatIsNotFinite) {
 struct Six {
   explicit Six(Transport& link)
       : model(torch::nn::LinearOptions(3, 2).bias(false)),
-        replica(*model, link, engine_options(job(), 0)),
-        inner(make_optimizer(Spec::parse("sgd:momentum=0.9"), replica.sizes())),
-        local(job(), replica, *inner) {
+        replica(*model, link, engine_options(job, 0)),
+        local(job, replica, link) {
     std::ranges::fill(replica.weight(0), 1.0F);
   }
-  static Job job() {
+  static Job six_job() {
     Job job = small_job();
+    job.optimizer = "sgd:momentum=0.9";
     job.outer = "sgd:momentum=0.5";
     job.outer_lr = 0.5;
     return job;
   }
+  void begin() { local.begin(0, /*opens_round=*/true); }
   std::vector<float> weights() {
     return {replica.weight(0).begin(), replica.weight(0).end()};
   }
 
+  const Job job = six_job();
   torch::nn::Linear model;
   Replica replica;
-  std::unique_ptr<Optimizer> inner;
   LocalSteps local;
 };
 
 TEST(LocalSteps, MoveByTheMeanOfWhatTheRanksHaveComeTo) {
   run(2, [](Transport& link) {
     Six six(link);
-    six.local.begin();
+    six.begin();
     six.replica.weight(0)[0] = link.rank() == 0 ? 0.0F : -3.0F;  // 1 and 4 down
     six.replica.weight(0)[5] = 2;                                // 1 up
     EXPECT_TRUE(six.local.exchange().finite);
     EXPECT_EQ(six.weights(), (std::vector<float>{-0.25F, 1, 1, 1, 1, 1.5F}));
-    six.local.begin();  // nobody moves, but for the outer momentum
+    six.begin();  // nobody moves, but for the outer momentum
     const StepReport report = six.local.exchange();
     EXPECT_TRUE(report.finite);
     EXPECT_EQ(report.exposed_seconds, report.seconds);
@@ -330,17 +331,17 @@ TEST(LocalSteps, GoBackToTheStartOnAllRanksWhenOneIsNotFinite) {
   run(2, [](Transport& link) {
     Six six(link);
     const std::vector<float> start = six.weights();
-    six.local.begin();
+    six.begin();
     six.replica.weight(0)[0] = 3;
     if (link.rank() == 1) {
       constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
       six.replica.weight(0)[2] = kNan;
-      six.inner->slot(0, 0)[2] = kNan;
+      six.local.optimizer().slot(0, 0)[2] = kNan;
     }
     EXPECT_FALSE(six.local.exchange().finite);
     EXPECT_EQ(six.weights(), start);
-    EXPECT_EQ(six.inner->slot(0, 0), std::vector<float>(6));
-    six.local.begin();
+    EXPECT_EQ(six.local.optimizer().slot(0, 0), std::vector<float>(6));
+    six.begin();
     six.replica.weight(0)[0] = 3;
     EXPECT_TRUE(six.local.exchange().finite);
     EXPECT_EQ(six.weights(), (std::vector<float>{2, 1, 1, 1, 1, 1}));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/models/network.h"
+#include "train/models/registry.h"
 
 #include <gtest/gtest.h>
 
+#include "job/models.h"
 #include "refusal.h"
 #include "topknot/error.h"
 
@@ -13,8 +14,13 @@ constexpr data::ImageShape kMnist{1, 28, 28};
 constexpr data::ImageShape kCifar{3, 32, 32};
 constexpr data::ImageShape kImageNet{3, 224, 224};
 
+std::shared_ptr<Network> made(std::string_view name, const data::ImageShape& image,
+                              int classes) {
+  return make_model<made_for::images>(Spec::parse(name), NetworkShape{image, classes});
+}
+
 std::int64_t weights_of(const char* name, const data::ImageShape& image, int classes) {
-  const auto network = make_network(Spec::parse(name), {image, classes});
+  const auto network = made(name, image, classes);
   std::int64_t count = 0;
   for (const torch::Tensor& parameter : network->parameters()) count += parameter.numel();
   return count;
@@ -33,16 +39,17 @@ TEST(Models, HaveAsManyWeightsAsThePapersSay) {
 }
 
 TEST(Models, GiveOneLogitForEachClass) {
-  for (const char* name : {"mlp", "cnn", "vgg16", "resnet20", "resnet18", "resnet50"}) {
-    const auto network = make_network(Spec::parse(name), {kCifar, 7});
+  for (const ModelEntry& model : models()) {
+    if (model.task != "images") continue;
+    const auto network = made(model.name, kCifar, 7);
     const torch::Tensor logits = network->forward(torch::zeros({2, 3, 32, 32}));
-    EXPECT_EQ(logits.sizes(), (std::vector<std::int64_t>{2, 7})) << name;
+    EXPECT_EQ(logits.sizes(), (std::vector<std::int64_t>{2, 7})) << model.name;
   }
 }
 
 TEST(Models, StartFromTheSeedAlone) {
   const auto bits = [](std::uint64_t seed) {
-    const auto network = make_network(Spec::parse("cnn"), {kMnist, 10});
+    const auto network = made("cnn", kMnist, 10);
     initialise(*network, seed);
     return torch::cat([&] {
       std::vector<torch::Tensor> flat;
@@ -56,13 +63,18 @@ TEST(Models, StartFromTheSeedAlone) {
 }
 
 TEST(Models, RefuseWhatTheyCannotSee) {
-  EXPECT_REFUSAL(make_network(Spec::parse("vgg16"), {kMnist, 10}), ConfigError,
+  EXPECT_REFUSAL(made("vgg16", kMnist, 10), ConfigError,
                  "The model vgg16 halves an image five times: it needs at least 32 x 32 "
                  "pixels; take cnn for smaller ones.");
-  EXPECT_REFUSAL(make_network(Spec::parse("resnet21"), {kCifar, 10}), ConfigError,
+  EXPECT_REFUSAL(made("resnet21", kCifar, 10), ConfigError,
                  "There is no model named resnet21; nearest is resnet20.");
-  EXPECT_REFUSAL(make_network(Spec::parse("mlp:width=3"), {kCifar, 10}), ConfigError,
+  EXPECT_REFUSAL(made("mlp:width=3", kCifar, 10), ConfigError,
                  "mlp has no parameter width; nearest is hidden (of hidden).");
+}
+
+TEST(Models, AreMadeForOneTask) {
+  EXPECT_REFUSAL(made("lstm", kCifar, 10), ConfigError,
+                 "The model lstm is for the task language.");
 }
 
 }  // namespace

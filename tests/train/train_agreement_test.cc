@@ -166,9 +166,10 @@ TrainOptions flip(std::uint64_t at, std::filesystem::path checkpoints = {}) {
 
 std::vector<std::string> drift(const Job& job, std::uint64_t at,
                                const std::filesystem::path& checkpoints = {}) {
-  TrainOptions sound;
-  sound.checkpoints = checkpoints;
-  return refused<DriftError>({job, job, job}, {sound, sound, flip(at, checkpoints)});
+  TrainOptions undamaged;
+  undamaged.checkpoints = checkpoints;
+  return refused<DriftError>({job, job, job},
+                             {undamaged, undamaged, flip(at, checkpoints)});
 }
 
 TEST(Agreement, IsAskedForTheInitialWeights) {

@@ -136,17 +136,37 @@ TEST(NotFinite, StepsThatWereSkippedAreNotInTheEpochsLoss) {
       << outcome.not_finite;
 }
 
+std::string failure_of_losses(double train_loss, double test_loss) {
+  const Job job;
+  NonfinitePolicy policy(job);
+  policy.judge_losses(train_loss, test_loss);
+  return policy.failure();
+}
+
 TEST(NotFinite, LossesAreJudgedByThemselves) {
-  EXPECT_EQ(losses_not_finite(1, 2), "");
-  EXPECT_NE(losses_not_finite(kNan, 2), "");
-  EXPECT_NE(losses_not_finite(1, std::numeric_limits<double>::infinity()), "");
+  EXPECT_EQ(failure_of_losses(1, 2), "");
+  EXPECT_NE(failure_of_losses(kNan, 2), "");
+  EXPECT_NE(failure_of_losses(1, std::numeric_limits<double>::infinity()), "");
+}
+
+std::string failure_of_skipping(std::size_t steps, std::uint64_t planned, double limit) {
+  Job job;
+  job.nonfinite = "skip";
+  job.skip_limit = limit;
+  NonfinitePolicy policy(job);
+  policy.plan(planned);
+  StepRecord skipped;
+  skipped.finite = false;
+  for (std::size_t i = 0; i < steps; ++i) policy.judge({&skipped, 1}, [] { return ""; });
+  EXPECT_EQ(policy.skipped_steps(), steps);
+  return policy.failure();
 }
 
 TEST(NotFinite, SharesAreOfTheWholeRun) {
-  EXPECT_EQ(too_many_skipped(2, 20, 0.1), "");
-  EXPECT_NE(too_many_skipped(3, 20, 0.1), "");
-  EXPECT_NE(too_many_skipped(1, 20, 0), "");
-  EXPECT_EQ(too_many_skipped(20, 20, 1), "");
+  EXPECT_EQ(failure_of_skipping(2, 20, 0.1), "");
+  EXPECT_NE(failure_of_skipping(3, 20, 0.1), "");
+  EXPECT_NE(failure_of_skipping(1, 20, 0), "");
+  EXPECT_EQ(failure_of_skipping(20, 20, 1), "");
 }
 
 }  // namespace

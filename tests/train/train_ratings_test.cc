@@ -9,10 +9,10 @@
 #include "data/write_domains.h"
 #include "refusal.h"
 #include "topknot/error.h"
-#include "train/models/ncf.h"
-#include "train/permutation.h"
+#include "train/models/registry.h"
 #include "train/runs.h"
 #include "train/task.h"
+#include "train/tasks/permutation.h"
 
 namespace topknot::train {
 namespace {
@@ -22,7 +22,7 @@ using testing::train_on;
 std::int64_t weights_of(const char* text, std::uint32_t users, std::uint32_t items) {
   Params params = Params::parse(text);
   std::int64_t count = 0;
-  for (const torch::Tensor& one : make_ncf(params, users, items, 1)->parameters())
+  for (const torch::Tensor& one : model::ncf(params, {users, items, 1})->parameters())
     count += one.numel();
   return count;
 }

@@ -8,7 +8,7 @@
 #include "data/write_domains.h"
 #include "refusal.h"
 #include "topknot/error.h"
-#include "train/models/acoustic.h"
+#include "train/models/registry.h"
 #include "train/runs.h"
 #include "train/task.h"
 
@@ -20,9 +20,9 @@ using testing::train_on;
 constexpr std::int64_t kFeatures = 161;
 constexpr std::int64_t kLetters = 29;
 
-std::shared_ptr<Acoustic> make(const char* text) {
+std::shared_ptr<AcousticModel> make(const char* text) {
   Params params = Params::parse(text);
-  auto model = make_acoustic(params, kFeatures, kLetters, 1);
+  auto model = model::acoustic(params, {kFeatures, kLetters, 1});
   params.refuse_unknown("acoustic");
   return model;
 }

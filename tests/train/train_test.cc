@@ -101,8 +101,8 @@ TEST_P(EveryScheme, ResumesToTheSameBits) {
 }
 
 /// What the ranks keep by coordinates, by name: its mean over the `ranks` that load it.
-std::map<std::string, std::vector<double>> mean_residual(const Folder& folder,
-                                                         int ranks) {
+std::map<std::string, std::vector<double>> mean_residuals(const Folder& folder,
+                                                          int ranks) {
   std::map<std::string, std::vector<double>> means;
   std::mutex mutex;
   run(ranks, [&](Transport& link) {
@@ -121,7 +121,7 @@ std::map<std::string, std::vector<double>> mean_residual(const Folder& folder,
   return means;
 }
 
-// The weights are those of before, to the bit, and what is owed has the mean of before:
+// The weights are those of before, to the bit, and the residuals have the mean of before:
 // an update is a mean, so nothing is lost and nothing counts twice.
 TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
   Job job = small_job();
@@ -132,11 +132,11 @@ TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
   int before = 3;
   for (const int ranks : {3, 2, 4}) {
     if (before != ranks) {
-      const auto owed = mean_residual(folder, before);
-      EXPECT_EQ(owed.empty(), job.scheme == "dense");
-      const auto now = mean_residual(folder, ranks);
-      EXPECT_EQ(now.size(), owed.size());
-      for (const auto& [name, mean] : owed) {
+      const auto residuals = mean_residuals(folder, before);
+      EXPECT_EQ(residuals.empty(), job.scheme == "dense");
+      const auto now = mean_residuals(folder, ranks);
+      EXPECT_EQ(now.size(), residuals.size());
+      for (const auto& [name, mean] : residuals) {
         ASSERT_EQ(now.at(name).size(), mean.size()) << name;
         double largest = 0;  // of what was added up, about
         for (const double value : mean) largest = std::max(largest, std::abs(value));

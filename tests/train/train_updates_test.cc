@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "job/engine_options.h"
 #include "topknot/error.h"
-#include "train/engine_options.h"
 #include "train/runs.h"
 
 namespace topknot::train {

@@ -6,18 +6,16 @@
 // over the next 20 frames; in two, the directions are added up. With its defaults it has
 // 27,569,568 weights, in two directions 54,823,168.
 //
-// Between the layers there are only frames that were heard, no padding: norms see no other,
-// and the LSTM that runs backward starts at an utterance's own end. The convolutions' norms see
-// padding, as the papers' do. An LSTM gets the frames padded all the same: on torch's packed
-// sequences the backward pass clears the whole gradient once for every frame.
-
-#include "train/models/acoustic.h"
+// Between the layers there is no padding, only real frames: norms see nothing else, and the LSTM
+// that runs backward starts at each utterance's own end. The convolutions' norms do see padding,
+// as in the papers. Inside an LSTM the frames are padded: with torch's packed sequences the
+// backward pass would clear the whole gradient once for every frame.
 
 #include <cmath>
 #include <string>
 
 #include "topknot/error.h"
-#include "train/models/network.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -28,15 +26,15 @@ constexpr std::int64_t kTimeKernel = 11;
 
 torch::Tensor clipped(const torch::Tensor& x) { return torch::hardtanh(x, 0, 20); }
 
-/// Where the frames of a batch are, in an order of time: those of all utterances at one time
-/// stand together.
+/// The real frames of a batch, ordered by time: those of all utterances at one time are
+/// neighbours.
 class Heard {
  public:
   explicit Heard(const Frames& frames)
       : times_(frames.values.size(1)), utterances_(frames.values.size(0)) {
     std::vector<std::int64_t> places;
-    std::vector<std::int64_t> numbers(
-        static_cast<std::size_t>(times_ * utterances_));  // by place, among the heard
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(
+        times_ * utterances_));  // by position, its index among the real frames
     for (std::int64_t place = 0; place < times_ * utterances_; ++place)
       if (place / utterances_ < length(frames, place)) {
         numbers[static_cast<std::size_t>(place)] =
@@ -57,14 +55,14 @@ class Heard {
   torch::Tensor collect(const torch::Tensor& padded) const {
     return padded.transpose(0, 1).flatten(0, 1).index_select(0, places_);
   }
-  /// The way back, with zeros for padding.
+  /// Reverses collect(), with zeros for padding.
   torch::Tensor spread(const torch::Tensor& heard) const {
     return torch::zeros({times_ * utterances_, heard.size(1)})
         .index_copy(0, places_, heard)
         .view({times_, utterances_, -1})
         .transpose(0, 1);
   }
-  /// Every utterance from its end to its beginning; twice is none.
+  /// Reverses every utterance in time.
   torch::Tensor mirror(const torch::Tensor& heard) const {
     return heard.index_select(0, mirrored_);
   }
@@ -80,7 +78,7 @@ class Heard {
   torch::Tensor mirrored_;
 };
 
-/// What comes before the LSTMs. All but none of them halve the frames.
+/// The layers before the LSTMs. All but NoFront halve the number of frames.
 class Front : public torch::nn::Module {
  public:
   virtual Frames forward(const Frames& x) = 0;
@@ -104,7 +102,7 @@ class NoFront final : public Front {
   const std::int64_t features_;
 };
 
-/// Over time only; cheap.
+/// Convolutions over time alone, which are cheap.
 class TimeFront final : public Front {
  public:
   TimeFront(std::int64_t features, std::int64_t width)
@@ -125,7 +123,7 @@ class TimeFront final : public Front {
   torch::nn::Conv1d conv_;
 };
 
-/// Over time and pitch, as DeepSpeech's.
+/// Convolutions over time and pitch, as in DeepSpeech.
 class ImageFront final : public Front {
  public:
   explicit ImageFront(std::int64_t features)
@@ -177,7 +175,7 @@ struct Shape {
   double dropped;
 };
 
-class DeepSpeech final : public Acoustic {
+class DeepSpeech final : public AcousticModel {
  public:
   DeepSpeech(std::shared_ptr<Front> front, const Shape& shape, std::int64_t letters)
       : shape_(shape), front_(register_module("front", std::move(front))) {
@@ -218,7 +216,7 @@ class DeepSpeech final : public Acoustic {
     return {heard.spread(torch::log_softmax(last_(last_norm_(x)), 1)), front.lengths};
   }
 
-  /// LSTMs as torch does it: uniform within 1 / sqrt(width), biases zero.
+  /// The LSTMs' weights as torch's default: uniform within 1 / sqrt(width), biases zero.
   void draw_weights(std::uint64_t seed) {
     initialise(*this, seed);
     const torch::NoGradGuard no_grad;
@@ -264,8 +262,8 @@ class DeepSpeech final : public Acoustic {
 
 }  // namespace
 
-std::shared_ptr<Acoustic> make_acoustic(Params& params, std::int64_t features,
-                                        std::int64_t letters, std::uint64_t seed) {
+std::shared_ptr<AcousticModel> model::acoustic(Params& params,
+                                               const AcousticShape& data) {
   const std::string kind = params.choice("front", {"conv2d", "conv1d", "none"},
                                          "convolutions before the LSTMs");
   Shape shape{};
@@ -276,11 +274,11 @@ std::shared_ptr<Acoustic> make_acoustic(Params& params, std::int64_t features,
                                    "frames that the end of one direction sees ahead");
   shape.dropped = params.number("dropout", 0, 0, 0.99, "share dropped after each LSTM");
   std::shared_ptr<Front> front;
-  if (kind == "conv2d") front = std::make_shared<ImageFront>(features);
-  if (kind == "conv1d") front = std::make_shared<TimeFront>(features, shape.width);
-  if (kind == "none") front = std::make_shared<NoFront>(features);
-  auto made = std::make_shared<DeepSpeech>(std::move(front), shape, letters);
-  made->draw_weights(seed);
+  if (kind == "conv2d") front = std::make_shared<ImageFront>(data.features);
+  if (kind == "conv1d") front = std::make_shared<TimeFront>(data.features, shape.width);
+  if (kind == "none") front = std::make_shared<NoFront>(data.features);
+  auto made = std::make_shared<DeepSpeech>(std::move(front), shape, data.letters);
+  made->draw_weights(data.seed);
   return made;
 }
 

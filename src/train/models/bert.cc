@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/models/bert.h"
+//
+// bert: Devlin et al., NAACL 2019, for pre-training: embeddings of pieces, places and segments,
+// blocks of attention, and two heads, for hidden pieces and for the next sentence. With the
+// vocabulary of 30,522 pieces base has 110,106,428 weights, the pooler and both heads among
+// them; with an output of its own (tied=0) 133,547,324, as Ok-Topk trains it.
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "topknot/error.h"
 #include "train/models/draws.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -25,13 +32,22 @@ struct Size {
 constexpr Size kSizes[] = {
     {"base", 12, 768, 12}, {"small", 4, 512, 8}, {"tiny", 2, 128, 2}};
 
-}  // namespace
+struct Shape {
+  std::int64_t pieces = 0;  ///< of the vocabulary
+  std::int64_t layers = 12;
+  std::int64_t width = 768;
+  std::int64_t heads = 12;
+  std::int64_t length = 128;  ///< of a pair, padded
+  std::int64_t places = 512;  ///< that have an embedding
+  bool tied = true;           ///< the output has the embedding's matrix
+  double dropout = 0.1;
+};
 
-BertShape BertShape::read(const Spec& spec) {
-  Params params = spec.params;
+Shape read(Params& params, std::int64_t pieces) {
   const std::string size =
       params.choice("size", {"base", "small", "tiny"}, "12 x 768, 4 x 512 or 2 x 128");
-  BertShape shape;
+  Shape shape;
+  shape.pieces = pieces;
   for (const Size& one : kSizes)
     if (size == one.name) {
       shape.layers = one.layers;
@@ -45,7 +61,6 @@ BertShape BertShape::read(const Spec& spec) {
   shape.places = params.integer("places", 512, 8, 1 << 16, "that have an embedding");
   shape.tied = params.flag("tied", true, "the output has the embedding's matrix");
   shape.dropout = params.number("dropout", 0.1, 0, 0.99, "share that is dropped");
-  params.refuse_unknown(spec.name);
   if (shape.width % shape.heads != 0)
     throw ConfigError("bert: a width of " + std::to_string(shape.width) +
                       " cannot be shared by " + std::to_string(shape.heads) +
@@ -57,10 +72,10 @@ BertShape BertShape::read(const Spec& spec) {
   return shape;
 }
 
-/// Attention, then two dense layers; each is added to what it was given, and normed.
-class BertBlock final : public torch::nn::Module {
+/// Attention, then two dense layers, each with a residual connection and a norm.
+class Block final : public torch::nn::Module {
  public:
-  explicit BertBlock(const BertShape& shape)
+  explicit Block(const Shape& shape)
       : heads_(shape.heads),
         dropout_(shape.dropout),
         query_(register_module("query", torch::nn::Linear(shape.width, shape.width))),
@@ -107,7 +122,31 @@ class BertBlock final : public torch::nn::Module {
   torch::nn::LayerNorm narrow_norm_;
 };
 
-Bert::Bert(const BertShape& shape)
+class Bert final : public PairModel {
+ public:
+  explicit Bert(const Shape& shape);
+
+  /// Matrices uniform with BERT's deviation of 0.02, norms one, biases zero.
+  void initialise(std::uint64_t seed) override;
+  std::int64_t length() const override { return shape_.length; }
+  Logits forward(const Input& input, at::Generator* draws) override;
+
+ private:
+  const Shape shape_;
+  torch::nn::Embedding piece_;
+  torch::nn::Embedding place_;
+  torch::nn::Embedding segment_;
+  torch::nn::LayerNorm norm_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  torch::nn::Linear pooler_{nullptr};
+  torch::nn::Linear next_{nullptr};
+  torch::nn::Linear transform_{nullptr};
+  torch::nn::LayerNorm transform_norm_{nullptr};
+  torch::Tensor output_;  // none when it is tied
+  torch::Tensor output_bias_;
+};
+
+Bert::Bert(const Shape& shape)
     : shape_(shape),
       piece_(register_module("piece", torch::nn::Embedding(shape.pieces, shape.width))),
       place_(register_module("place", torch::nn::Embedding(shape.places, shape.width))),
@@ -115,7 +154,7 @@ Bert::Bert(const BertShape& shape)
       norm_(register_module("norm", layer_norm(shape.width))) {
   for (std::int64_t i = 0; i < shape.layers; ++i)
     blocks_.push_back(
-        register_module("block" + std::to_string(i), std::make_shared<BertBlock>(shape)));
+        register_module("block" + std::to_string(i), std::make_shared<Block>(shape)));
   pooler_ = register_module("pooler", torch::nn::Linear(shape.width, shape.width));
   next_ = register_module("next", torch::nn::Linear(shape.width, 2));
   transform_ = register_module("transform", torch::nn::Linear(shape.width, shape.width));
@@ -139,7 +178,7 @@ void Bert::initialise(std::uint64_t seed) {
   }
 }
 
-Bert::Logits Bert::forward(const Input& input, at::Generator* draws) {
+PairModel::Logits Bert::forward(const Input& input, at::Generator* draws) {
   const torch::Tensor places = torch::arange(input.ids.size(1));
   torch::Tensor x = norm_(piece_(input.ids) + place_(places) + segment_(input.segments));
   x = thinned(x, shape_.dropout, draws);
@@ -150,6 +189,12 @@ Bert::Logits Bert::forward(const Input& input, at::Generator* draws) {
   const torch::Tensor shaped = transform_norm_(torch::gelu(transform_(told)));
   return {torch::linear(shaped, shape_.tied ? piece_->weight : output_, output_bias_),
           next_(thinned(whole, shape_.dropout, draws))};
+}
+
+}  // namespace
+
+std::shared_ptr<PairModel> model::bert(Params& params, std::int64_t pieces) {
+  return std::make_shared<Bert>(read(params, pieces));
 }
 
 }  // namespace topknot::train

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cnn: two convolutions and two dense layers, about a million weights on Fashion-MNIST,
-// nearly all of them in the first dense layer: where a sparse exchange has most to spare.
+// nearly all of them in the first dense layer, where a sparse exchange saves most.
 
 #include "topknot/error.h"
-#include "train/models/network.h"
+#include "train/models/registry.h"
 
 namespace topknot::train {
 namespace {
@@ -38,7 +38,7 @@ class Cnn final : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_cnn(Params&, const NetworkShape& shape) {
+std::shared_ptr<Network> model::cnn(Params&, const NetworkShape& shape) {
   if (shape.image.height < 4 || shape.image.width < 4)
     throw ConfigError("The model cnn needs images of at least 4 x 4 pixels.");
   return std::make_shared<Cnn>(shape);

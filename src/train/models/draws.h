@@ -9,8 +9,8 @@
 
 namespace topknot::train {
 
-/// Draws a weight anew, uniform in [-bound, bound), from `seed` alone: the same bits
-/// everywhere.
+/// Fills a weight with draws uniform in [-bound, bound), from `seed` alone: the same bits on
+/// every machine.
 inline void draw_uniform(torch::Tensor weight, double bound, std::uint64_t seed) {
   const torch::NoGradGuard no_grad;
   core::Random random(seed);

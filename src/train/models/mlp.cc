@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mlp: pixels, two hidden layers, classes. The smallest thing that learns, for tests.
+// mlp: two hidden layers. The smallest model that learns, for tests.
 
-#include "train/models/network.h"
+#include "train/models/registry.h"
 
 namespace topknot::train {
 namespace {
@@ -27,7 +27,7 @@ class Mlp final : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_mlp(Params& params, const NetworkShape& shape) {
+std::shared_ptr<Network> model::mlp(Params& params, const NetworkShape& shape) {
   const auto hidden = params.integer("hidden", 128, 1, 1 << 16, "width of both layers");
   return std::make_shared<Mlp>(static_cast<std::int64_t>(shape.image.size()), hidden,
                                shape.classes);

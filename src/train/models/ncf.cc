@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ncf: NeuMF of He et al. (WWW 2017). A user and an item have two vectors each. One pair is
-// multiplied element by element, as matrix factorisation does it; the other goes through
-// layers of ReLUs. Both ends together make one logit. With its defaults it has 31,832,577
+// ncf: NeuMF of He et al. (WWW 2017). A user and an item have two embeddings each. One pair is
+// multiplied element by element, as in matrix factorisation; the other goes through layers of
+// ReLUs. A last layer makes one logit of both. With its defaults it has 31,832,577
 // weights on MovieLens 20M, nearly all of them embeddings, of which a batch touches few.
-
-#include "train/models/ncf.h"
 
 #include <charconv>
 #include <cmath>
@@ -13,7 +11,7 @@
 #include <vector>
 
 #include "topknot/error.h"
-#include "train/models/network.h"
+#include "train/models/registry.h"
 #include "train/task.h"
 
 namespace topknot::train {
@@ -44,7 +42,7 @@ std::vector<std::int64_t> widths(const std::string& text) {
                     "256-256-128-64.");
 }
 
-class NeuMf final : public Ncf {
+class NeuMf final : public RatingModel {
  public:
   NeuMf(std::int64_t users, std::int64_t items, std::int64_t factors,
         const std::vector<std::int64_t>& layers, double dropped)
@@ -94,16 +92,15 @@ class NeuMf final : public Ncf {
 
 }  // namespace
 
-std::shared_ptr<Ncf> make_ncf(Params& params, std::uint32_t users, std::uint32_t items,
-                              std::uint64_t seed) {
+std::shared_ptr<RatingModel> model::ncf(Params& params, const RatingShape& shape) {
   const auto factors =
       params.integer("factors", 64, 1, kWidest, "of the product of user and item");
   const auto layers = widths(params.text("layers", "256-256-128-64",
                                          "widths, the first half user and half item"));
   const auto dropped =
       params.number("dropout", 0.5, 0, 0.99, "share that is dropped after each layer");
-  auto made = std::make_shared<NeuMf>(users, items, factors, layers, dropped);
-  made->draw_weights(seed);
+  auto made = std::make_shared<NeuMf>(shape.users, shape.items, factors, layers, dropped);
+  made->draw_weights(shape.seed);
   return made;
 }
 

@@ -2,40 +2,10 @@
 #include "train/models/network.h"
 
 #include <cmath>
-#include <string>
-#include <vector>
 
-#include "topknot/error.h"
 #include "train/models/draws.h"
 
 namespace topknot::train {
-namespace {
-
-struct Line {
-  const char* name;
-  std::shared_ptr<Network> (*make)(Params&, const NetworkShape&);
-};
-
-constexpr Line kLines[] = {
-    {"mlp", make_mlp},           {"cnn", make_cnn},           {"vgg16", make_vgg16},
-    {"resnet20", make_resnet20}, {"resnet18", make_resnet18}, {"resnet50", make_resnet50},
-};
-
-}  // namespace
-
-std::shared_ptr<Network> make_network(const Spec& spec, const NetworkShape& shape) {
-  std::vector<std::string> names;
-  for (const Line& line : kLines) {
-    names.emplace_back(line.name);
-    if (spec.name != line.name) continue;
-    Params params = spec.params;
-    auto made = line.make(params, shape);
-    params.refuse_unknown(spec.name);
-    return made;
-  }
-  throw ConfigError("There is no model named " + spec.name + "; nearest is " +
-                    nearest(spec.name, names) + ".");
-}
 
 void initialise(torch::nn::Module& module, std::uint64_t seed) {
   const torch::NoGradGuard no_grad;

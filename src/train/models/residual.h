@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What resnet18 and resnet50 share: a stem by the size of the image, four stages, and
-// shortcuts that are 1 x 1 convolutions where the shape changes. (He et al., CVPR 2016.)
+// The common parts of resnet18 and resnet50: a stem that depends on the image size, four stages,
+// and shortcuts that are 1 x 1 convolutions where the shape changes. (He et al., CVPR 2016.)
 #pragma once
 
 #include "train/models/network.h"
 
 namespace topknot::train {
 
-/// The shortcut of a block that changes the shape; else x itself.
+/// The shortcut of a block: a convolution where the block changes the shape, else the identity.
 class Shortcut final : public torch::nn::Module {
  public:
   Shortcut(std::int64_t in, std::int64_t out, std::int64_t stride) {
@@ -25,8 +25,9 @@ class Shortcut final : public torch::nn::Module {
   torch::nn::BatchNorm2d norm_{nullptr};
 };
 
-/// Large images are shrunk to a quarter first; those of CIFAR's size are not. `Block` has a
-/// constructor (in, width, stride) and a constant kExpansion: it gives width * kExpansion.
+/// The stem shrinks large images to a quarter, and not those of CIFAR's size. `Block` has a
+/// constructor (in, width, stride) and a constant kExpansion: its output has width * kExpansion
+/// channels.
 template <typename Block>
 class ResNet final : public Network {
  public:

@@ -3,6 +3,7 @@
 // resnet18: eight blocks of two convolutions; 11,173,962 weights for ten classes of CIFAR's
 // size, 11,689,512 for ImageNet.
 
+#include "train/models/registry.h"
 #include "train/models/residual.h"
 
 namespace topknot::train {
@@ -35,7 +36,7 @@ class Block final : public torch::nn::Module {
 
 }  // namespace
 
-std::shared_ptr<Network> make_resnet18(Params&, const NetworkShape& shape) {
+std::shared_ptr<Network> model::resnet18(Params&, const NetworkShape& shape) {
   return std::make_shared<ResNet<Block>>(shape, std::initializer_list<int>{2, 2, 2, 2});
 }
 

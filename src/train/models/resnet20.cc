@@ -2,9 +2,9 @@
 //
 // resnet20: three stages of three blocks, 16, 32 and 64 channels wide, for CIFAR: 269,722
 // weights for ten classes. Where a stage begins the shortcut takes every other pixel and
-// fills the new channels with zeros: no weights there. (He et al., CVPR 2016, option A.)
+// pads the new channels with zeros, so it has no weights. (He et al., CVPR 2016, option A.)
 
-#include "train/models/network.h"
+#include "train/models/registry.h"
 
 namespace topknot::train {
 namespace {
@@ -72,7 +72,7 @@ class ResNet20 final : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_resnet20(Params&, const NetworkShape& shape) {
+std::shared_ptr<Network> model::resnet20(Params&, const NetworkShape& shape) {
   return std::make_shared<ResNet20>(shape);
 }
 

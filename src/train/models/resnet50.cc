@@ -4,6 +4,7 @@
 // the one with the stride; 25,557,032 weights for ImageNet, 23,705,252 for a hundred classes
 // of CIFAR's size.
 
+#include "train/models/registry.h"
 #include "train/models/residual.h"
 
 namespace topknot::train {
@@ -41,7 +42,7 @@ class Bottleneck final : public torch::nn::Module {
 
 }  // namespace
 
-std::shared_ptr<Network> make_resnet50(Params&, const NetworkShape& shape) {
+std::shared_ptr<Network> model::resnet50(Params&, const NetworkShape& shape) {
   return std::make_shared<ResNet<Bottleneck>>(shape,
                                               std::initializer_list<int>{3, 4, 6, 3});
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// vgg16: thirteen convolutions with batch norm and one dense layer, as everybody trains it
-// on CIFAR: 14,728,266 weights for ten classes. (Simonyan and Zisserman, ICLR 2015; with the
+// vgg16: thirteen convolutions with batch norm and one dense layer, the usual variant for
+// CIFAR: 14,728,266 weights for ten classes. (Simonyan and Zisserman, ICLR 2015; with the
 // single classifier layer of the papers on sparse exchange.)
 
 #include <string>
 
 #include "topknot/error.h"
-#include "train/models/network.h"
+#include "train/models/registry.h"
 
 namespace topknot::train {
 namespace {
@@ -46,7 +46,7 @@ class Vgg16 final : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_vgg16(Params&, const NetworkShape& shape) {
+std::shared_ptr<Network> model::vgg16(Params&, const NetworkShape& shape) {
   if (shape.image.height < 32 || shape.image.width < 32)
     throw ConfigError(
         "The model vgg16 halves an image five times: it needs at least 32 x 32 "

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checks of a job that need neither data nor other ranks nor torch: every name but that of the
+// data set is looked up.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/rules.h"
+#include "job/engine_options.h"
+#include "job/job.h"
+#include "job/models.h"
+#include "job/optimizer.h"
+#include "job/rates.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+#include "topknot/schedule.h"
+
+namespace topknot::train {
+namespace {
+
+// The collective's parameters may depend on the ranks; the engine reads them.
+void check_exchange(const Job& job) {
+  const Scheme& scheme = find_scheme(job.scheme);
+  const auto part = [](const std::string& own, std::string_view of_scheme) {
+    return Spec::parse(own.empty() ? of_scheme : std::string_view(own));
+  };
+  const Spec compressor = part(job.compressor, scheme.compressor);
+  const Spec collective = part(job.collective, scheme.collective);
+  make_memory(part(job.memory, scheme.memory), Layout::flat(1));
+  make_compressor(with_shared(compressor, collective), Layout::flat(1));
+  collective_parameters(collective.name);
+  check_pair(compressor, collective);
+  if (job.density <= 0)
+    throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
+  make_schedule(part(job.density_schedule, scheme.schedule), job.density);
+  for (const std::string& rule : job.rules) engine::Rule::parse(rule);
+}
+
+void check_nonfinite(const Job& job) {
+  if (job.nonfinite != "abort" && job.nonfinite != "skip")
+    throw ConfigError("The key nonfinite cannot be " +
+                      (job.nonfinite.empty() ? "empty" : job.nonfinite) +
+                      "; it is abort or skip.");
+}
+
+void check_updates(Job job) {
+  if (job.exchange != "auto" && job.exchange != "updates" && job.exchange != "gradients")
+    throw ConfigError("The key exchange cannot be " +
+                      (job.exchange.empty() ? "empty" : job.exchange) +
+                      "; it is auto, updates or gradients.");
+  if (job.exchange == "updates" && job.local_steps > 1)
+    throw ConfigError(
+        "Local steps exchange updates already: leave exchange at auto with them.");
+  Settling::parse(job.settle);
+  std::vector<std::string> notices;
+  place_optimizer(job, notices);
+  const Spec memory = memory_of(job);
+  const bool makes_updates =
+      make_memory(memory, Layout::flat(1))->units() == Units::updates;
+  if (makes_updates != (job.exchange == "updates"))
+    throw ConfigError("The memory " + memory.name + " makes " +
+                      (makes_updates ? "updates" : "no updates") + " of gradients: set " +
+                      (makes_updates ? "exchange=updates." : "exchange=gradients."));
+}
+
+}  // namespace
+
+void check(const Job& job) {
+  find_model(Spec::parse(job.model).name);
+  check_exchange(job);
+  check_nonfinite(job);
+  make_optimizer(Spec::parse(job.optimizer), {});
+  check_updates(job);
+  make_optimizer(Spec::parse(job.outer), {});
+  Rates(Spec::parse(job.lr_schedule), job.lr, job.warmup, job.warmup_from,
+        static_cast<double>(job.epochs));
+}
+
+}  // namespace topknot::train

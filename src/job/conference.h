@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small messages between all ranks besides the exchange of gradients: losses, bytes, requests to
+// leave, sums of an evaluation. Every rank adds up in rank order, so all get the same bits.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "collectives/primitives.h"
+#include "topknot/params.h"
+#include "topknot/transport.h"
+
+namespace topknot::train {
+
+/// All ranks call the same function with vectors of the same length. Throws LinkError.
+class Conference {
+ public:
+  /// Takes the channel of `link` with this number for itself.
+  Conference(Transport& link, int channel);
+
+  /// The numbers of every rank, in rank order.
+  std::vector<std::vector<double>> gather(const std::vector<double>& mine);
+  std::vector<double> sum(const std::vector<double>& mine);
+  /// Replaces `x` with its mean over all ranks.
+  void average(std::span<float> x);
+
+ private:
+  std::unique_ptr<Transport> channel_;
+  Params params_;
+  collective::MessageChannel messages_;
+  collective::RankOrderSum sum_;
+};
+
+}  // namespace topknot::train

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/engine_options.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/bucket.h"
+#include "topknot/catalog.h"
+#include "topknot/error.h"
+
+namespace topknot::train {
+
+Spec memory_of(const Job& job) {
+  return Spec::parse(job.memory.empty() ? find_scheme(job.scheme).memory
+                                        : std::string_view(job.memory));
+}
+
+namespace {
+
+std::string_view exchange_of(const Job& job) {
+  if (job.exchange != "auto") return job.exchange;
+  if (job.local_steps > 1) return "gradients";
+  if (job.memory.empty()) return find_scheme(job.scheme).exchange;
+  const auto memory = make_memory(memory_of(job), Layout::flat(1));
+  return memory->units() == Units::updates ? "updates" : "gradients";
+}
+
+// The memory with the arithmetic of this optimizer, which takes the same parameters.
+std::string memory_that_steps(const Spec& optimizer) {
+  const std::string own = optimizer.params.str();
+  if (optimizer.name != "sgd") return "adam" + (own.empty() ? "" : ":" + own);
+  Params params = optimizer.params;
+  const double momentum = params.number("momentum", 0, 0, 1, "");
+  return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;
+}
+
+void move_momentum(Job& job, std::vector<std::string>& notices) {
+  const Spec memory = memory_of(job);
+  std::string& behind = job.local_steps > 1 ? job.outer : job.optimizer;
+  Spec optimizer = Spec::parse(behind);
+  if (memory.name != "dgc" || optimizer.name != "sgd") return;
+  const double momentum = optimizer.params.number("momentum", 0, 0, 1, "");
+  if (momentum == 0 || optimizer.params.given("momentum_of") != nullptr) return;
+  const std::string moved = optimizer.params.str();
+  // The memory does not see the weight decay, so the optimizer keeps momentum for it.
+  const bool decays = job.weight_decay > 0 && job.local_steps == 1;
+  behind = decays ? "sgd:" + moved + ",momentum_of=decay" : "sgd";
+  if (!memory.params.str().empty()) {
+    notices.emplace_back(
+        "the memory dgc has the momentum, so the optimizer goes without.");
+    return;
+  }
+  job.memory = "dgc:" + moved;  // it takes the same parameters
+  notices.push_back(moved + " is moved from the optimizer to the memory dgc.");
+}
+
+}  // namespace
+
+void place_optimizer(Job& job, std::vector<std::string>& notices) {
+  job.exchange = exchange_of(job);
+  if (job.exchange != "updates") return move_momentum(job, notices);
+  if (job.memory.empty()) job.memory = memory_that_steps(Spec::parse(job.optimizer));
+  notices.push_back(
+      "each worker takes its own step of " + Spec::parse(job.optimizer).name +
+      ", and the workers exchange updates; exchange=gradients does without.");
+}
+
+Settling Settling::parse(const std::string& text) {
+  if (text == "never") return {};
+  if (text == "end") return {.at_end = true};
+  std::uint64_t every = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), every);
+  if (end.ec != std::errc() || end.ptr != text.data() + text.size() || every == 0)
+    throw ConfigError("The key settle cannot be " + (text.empty() ? "empty" : text) +
+                      "; it is end, never, or a number of steps from 1.");
+  return {.at_end = true, .every = every};
+}
+
+void take_schedule(Job& job, std::vector<std::string>& notices) {
+  if (!job.density_schedule.empty()) return;
+  job.density_schedule = find_scheme(job.scheme).schedule;
+  if (job.density_schedule == "constant") return;
+  notices.push_back("the scheme " + job.scheme + " warms up by " + job.density_schedule +
+                    "; density_schedule=constant goes without.");
+}
+
+bool clips_before(const Job& job) {
+  const Spec memory = memory_of(job);
+  return job.clip > 0 && job.local_steps == 1 && engine::clips(memory) &&
+         memory.params.given("clip") == nullptr;
+}
+
+Job prepared(Job job, std::vector<std::string>& notices) {
+  place_optimizer(job, notices);
+  take_schedule(job, notices);
+  if (clips_before(job))
+    notices.emplace_back("each worker clips its own gradient, at clip / sqrt(workers).");
+  return job;
+}
+
+Pace Pace::of(const Job& job, std::uint64_t steps_per_epoch) {
+  const auto rounds = [&](std::uint64_t steps) {
+    const auto local = static_cast<std::uint64_t>(job.local_steps);
+    return (steps + local - 1) / local;
+  };
+  Pace pace;
+  pace.per_epoch = rounds(steps_per_epoch);
+  pace.in_all = pace.per_epoch * static_cast<std::uint64_t>(job.epochs);
+  if (job.steps > 0)
+    pace.in_all = std::min(pace.in_all, rounds(static_cast<std::uint64_t>(job.steps)));
+  return pace;
+}
+
+namespace {
+
+// The interval of ADTopk's monitor for each model, from its published code.
+std::string_view monitor_interval(const std::string& model) {
+  if (model == "vgg16") return "10";
+  if (model == "lstm" || model == "acoustic" || model == "bert") return "20";
+  return "5";
+}
+
+// The job's compressor; where it depends on the length of the run, with that filled in.
+std::string compressor_for(const Job& job, const Pace& pace) {
+  Spec compressor =
+      Spec::parse(job.compressor.empty() ? find_scheme(job.scheme).compressor
+                                         : std::string_view(job.compressor));
+  if (compressor.name != "adtopk_threshold") return job.compressor;
+  constexpr std::uint64_t kMost = 1'000'000'000;
+  compressor.params.give("tau", monitor_interval(Spec::parse(job.model).name));
+  compressor.params.give("steps", std::to_string(std::min(pace.in_all, kMost)));
+  return compressor.str();
+}
+
+}  // namespace
+
+EngineOptions engine_options(const Job& job, int channel, const Pace& pace) {
+  EngineOptions options;
+  options.scheme = job.scheme;
+  options.memory = job.memory;
+  options.compressor = compressor_for(job, pace);
+  options.collective = job.collective;
+  options.density = job.density;
+  options.schedule = job.density_schedule;
+  options.steps_per_epoch = pace.per_epoch;
+  options.clip = clips_before(job) ? job.clip : 0;
+  options.rules = job.rules;
+  options.bucket_bytes = static_cast<std::uint64_t>(job.bucket_mb * (1 << 20));
+  options.dense_vectors = job.dense_vectors;
+  options.channel = channel;
+  return options;
+}
+
+}  // namespace topknot::train

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation.h"
+
+namespace topknot::train {
+
+Evaluation evaluate(Task& task, Replica& replica, Conference& conference) {
+  for (const auto& [name, tensor] : replica.statistics())
+    conference.average(span_of(tensor));
+  const std::vector<double> sums = conference.sum(task.evaluate());
+  return {.test_loss = sums[1] / sums[0],
+          .metric = task.metric(sums),
+          .others = task.others(sums),
+          .score = task.score(sums)};
+}
+
+}  // namespace topknot::train

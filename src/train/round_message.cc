@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/round_message.h"
+
+#include <algorithm>
+
+namespace topknot::train {
+
+bool share_round(Conference& conference, std::span<StepRecord> round,
+                 bool asked_to_leave) {
+  std::vector<double> mine = {asked_to_leave ? 1.0 : 0.0};
+  for (StepRecord& step : round) {
+    mine.insert(mine.end(), {step.loss, step.finite ? 1.0 : 0.0,
+                             static_cast<double>(step.report.sent_bytes)});
+    step.loss = 0;
+  }
+  bool leaving = false;
+  const std::vector<std::vector<double>> all = conference.gather(mine);
+  for (const std::vector<double>& one : all) {
+    leaving |= one[0] != 0;
+    auto value = one.begin() + 1;
+    for (StepRecord& step : round) {
+      step.loss += *value++;
+      step.finite &= *value++ != 0;
+      step.sent_bytes = std::max(step.sent_bytes, static_cast<std::uint64_t>(*value++));
+    }
+  }
+  for (StepRecord& step : round) step.loss /= static_cast<double>(all.size());
+  return leaving;
+}
+
+}  // namespace topknot::train

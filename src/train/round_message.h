@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "job/conference.h"
+#include "train/train.h"
+
+namespace topknot::train {
+
+/// One small message round after every exchange: the ranks tell each other the losses, whether
+/// their steps were finite, the bytes they sent, and whether they have been asked to leave.
+/// Makes loss, finite and sent_bytes of the steps those of all ranks. Returns whether any rank
+/// has been asked to leave.
+bool share_round(Conference& conference, std::span<StepRecord> round,
+                 bool asked_to_leave);
+
+}  // namespace topknot::train

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/train.h"
+
+#include "train/channels.h"
+#include "train/loop.h"
+#include "train/replica_fields.h"
+
+namespace topknot::train {
+
+Outcome train(Transport& link, const Job& job, const TrainOptions& options,
+              Observer& observer) {
+  Comparison comparison(link, kComparisonChannel);
+  Fields fields = fields_of(job);
+  for (Field& field : build_fields()) fields.push_back(std::move(field));
+  for (Field& field : fields_of(options)) fields.push_back(std::move(field));
+  comparison.require_equal(fields);
+  check(job);
+  at::set_num_threads(static_cast<int>(job.threads));
+  return Loop(link, job, options, observer, comparison).run();
+}
+
+}  // namespace topknot::train

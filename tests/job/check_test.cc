@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "job/job.h"
+#include "job/models.h"
+#include "topknot/error.h"
+
+namespace topknot::train {
+namespace {
+
+/// What is said against a job with these keys; empty when nothing is.
+std::string said(std::initializer_list<std::pair<const char*, const char*>> keys) {
+  Job job;
+  for (const auto& [key, value] : keys) set(job, key, value);
+  try {
+    check(job);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Check, LetsTheDefaultsPass) { EXPECT_EQ(said({}), ""); }
+
+TEST(Check, LooksEveryNameUp) {
+  EXPECT_EQ(said({{"model", "resnet21"}}),
+            "There is no model named resnet21; nearest is resnet20.");
+  EXPECT_EQ(said({{"optimizer", "sdg"}}),
+            "There is no optimizer named sdg; nearest is sgd.");
+  EXPECT_EQ(said({{"optimizer", "sgd:beta1=0.9"}}),
+            "sgd has no parameter beta1; nearest is nesterov (of momentum_of, nesterov, "
+            "momentum).");
+  EXPECT_EQ(said({{"outer", "sgd:nestorov=1"}}),
+            "sgd has no parameter nestorov; nearest is nesterov (of momentum_of, "
+            "nesterov, momentum).");
+  EXPECT_EQ(
+      said({{"lr_schedule", "cosinus"}}),
+      "There is no schedule of the learning rate named cosinus; nearest is cosine.");
+  EXPECT_EQ(said({{"lr_schedule", "decay:patience=3"}}),
+            "decay has no parameter patience; nearest is factor (of factor).");
+  EXPECT_EQ(said({{"scheme", "knott"}}),
+            "There is no scheme named knott; nearest is knot. `topknot list` has all.");
+  EXPECT_EQ(
+      said({{"memory", "residuals"}}),
+      "There is no memory named residuals; nearest is residual. `topknot list` has all.");
+  EXPECT_EQ(said({{"memory", "residual:momentum=0.9"}}),
+            "residual has no parameter momentum; nearest is decay (of decay, lr).");
+  EXPECT_EQ(
+      said({{"compressor", "topkk"}}),
+      "There is no compressor named topkk; nearest is topk. `topknot list` has all.");
+  EXPECT_EQ(said({{"compressor", "topk:sample=2"}}),
+            "topk has no parameter sample; it has none at all.");
+  EXPECT_EQ(
+      said({{"collective", "oktop"}}),
+      "There is no collective named oktop; nearest is oktopk. `topknot list` has all.");
+  EXPECT_EQ(said({{"density", "0"}}),
+            "The key density cannot be 0: nothing would ever be sent.");
+  EXPECT_EQ(said({{"density_schedule", "exponent"}}),
+            "There is no schedule named exponent; nearest is exponential.");
+  EXPECT_EQ(said({{"rules", "classifier.*=thick"}}),
+            "The rule for classifier.* asks for thick, which is neither dense nor a "
+            "density in (0, 1].");
+}
+
+TEST(Check, KnowsEveryModelOfTheList) {
+  for (const ModelEntry& model : models())
+    EXPECT_EQ(said({{"model", std::string(model.name).c_str()}}), "");
+}
+
+TEST(Check, SaysWhatIsNearest) {
+  EXPECT_EQ(said({{"model", "lstn:width=3"}}),
+            "There is no model named lstn; nearest is lstm.");
+}
+
+TEST(Check, RefusesPartsThatCannotBeTogether) {
+  EXPECT_EQ(said({{"scheme", "exdyna"}, {"compressor", "gaussiank"}}),
+            "The collective exdyna cannot work with the compressor gaussiank: it selects "
+            "by itself, in a part that is each rank's own. Leave the compressor out, or "
+            "take gaussiank with the collective knot.");
+  EXPECT_EQ(said({{"scheme", "knot"}, {"compressor", "gaussiank"}}), "");
+}
+
+}  // namespace
+}  // namespace topknot::train
