@@ -5,15 +5,15 @@
 // says all that it has, and everybody can name the fields, the values and the ranks.
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "collectives/primitives.h"
 #include "topknot/error.h"
-#include "topknot/params.h"
 #include "topknot/transport.h"
 #include "train/job.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -68,7 +68,7 @@ class DriftError : public Error {
 
 class Comparison {
  public:
-  /// Takes the channel of `link` with this number for itself.
+  /// Uses the channel of `link` with this number, and nobody else does.
   Comparison(Transport& link, int channel);
 
   /// All ranks call it. Returns the same on all of them, in the order of rank 0's fields.
@@ -78,9 +78,7 @@ class Comparison {
   void require_equal(const Fields& mine);
 
  private:
-  std::unique_ptr<Transport> channel_;
-  Params params_;
-  collective::MessageChannel channel_;
+  ControlChannel control_;
 };
 
 /// The sentences, cut after the fiftieth. For errors that are made of them.

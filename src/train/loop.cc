@@ -10,7 +10,7 @@
 //              write a checkpoint
 //
 // With local steps a rank passes and applies alone, `local_steps` times, and the exchange and
-// the conference come at the end of such a round. What looks at the weights comes between
+// what the ranks tell each other come at the end of such a round. What looks at the weights comes between
 // rounds, so an epoch's end and the run's end close a round early.
 
 #include <algorithm>
@@ -22,7 +22,6 @@
 #include "topknot/error.h"
 #include "train/checkpoint.h"
 #include "train/comparison.h"
-#include "train/conference.h"
 #include "train/engine_options.h"
 #include "train/local_steps.h"
 #include "train/nonfinite.h"
@@ -31,12 +30,13 @@
 #include "train/replica_fields.h"
 #include "train/train.h"
 #include "train/updates.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 namespace {
 
 constexpr int kEngineChannel = 0;
-constexpr int kConferenceChannel = 1;
+constexpr int kControlChannel = 1;
 constexpr int kStoreChannel = 2;
 constexpr int kRecorderChannel = 3;
 constexpr int kComparisonChannel = 4;
@@ -69,7 +69,7 @@ class Trainer {
         rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
                static_cast<double>(job_.epochs)),
         passes_(what_passes_leave()),
-        conference_(link, kConferenceChannel),
+        control_(link, kControlChannel),
         recorder_(link, kRecorderChannel, job_, options.record),
         updates_(job_, replica_, link.size()),
         settling_(Settling::parse(job_.settle)) {
@@ -310,7 +310,7 @@ class Trainer {
                                static_cast<double>(record.report.sent_bytes)});
       record.loss = 0;
     }
-    for (const std::vector<double>& one : conference_.gather(mine)) {
+    for (const std::vector<double>& one : control_.gather(mine)) {
       leaving_ |= one[0] != 0;
       auto said = one.begin() + 1;
       for (StepRecord& record : round_) {
@@ -365,7 +365,7 @@ class Trainer {
     }
     if (!local_) fault_ = find_again();
     outcome_.not_finite =
-        step_not_finite(bad->step, describe(fault_, replica_, conference_));
+        step_not_finite(bad->step, describe(fault_, replica_, control_));
   }
 
   // The engine has cleared the gradients of a step that was not finite. The same pass makes
@@ -436,8 +436,8 @@ class Trainer {
   // All ranks judge with the mean of their running statistics.
   double evaluate() {
     for (const auto& [name, tensor] : replica_.statistics())
-      conference_.average(span_of(tensor));
-    const std::vector<double> sums = conference_.sum(task_->evaluate());
+      control_.average(span_of(tensor));
+    const std::vector<double> sums = control_.sum(task_->evaluate());
     outcome_.metric = task_->metric(sums);
     others_ = task_->others(sums);
     rates_.learn(task_->score(sums));
@@ -517,7 +517,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Rates rates_;
   PassMemory passes_;  // at the start of the round
-  Conference conference_;
+  ControlChannel control_;
   Recorder recorder_;
   Updates updates_;
   const Settling settling_;
@@ -526,7 +526,7 @@ class Trainer {
   std::unique_ptr<Transport> store_link_;
 
   Position position_;
-  std::vector<StepRecord> round_;  // that the ranks have not conferred on
+  std::vector<StepRecord> round_;  // that the ranks have not told each other of
   std::uint64_t looked_ = 0;  // the step after which a checkpoint was last thought of
   std::uint64_t checked_ =
       0;  // the step after which all ranks were last seen to be equal

@@ -36,11 +36,11 @@ std::optional<NotFinite> find_in_weights(Replica& replica) {
 }
 
 std::string describe(const std::optional<NotFinite>& mine, const Replica& replica,
-                     Conference& conference) {
+                     ControlChannel& control) {
   const NotFinite said = mine.value_or(NotFinite{});
-  const std::vector<std::vector<double>> all = conference.gather(
-      {said.in_weights ? 1.0 : 0.0, static_cast<double>(said.parameter),
-       static_cast<double>(said.offset), static_cast<double>(said.count)});
+  const std::vector<std::vector<double>> all = control.gather(std::vector<double>{
+      said.in_weights ? 1.0 : 0.0, static_cast<double>(said.parameter),
+      static_cast<double>(said.offset), static_cast<double>(said.count)});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::vector<double>& one = all[rank];
     if (one[3] == 0) continue;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "train/conference.h"
 #include "train/replica.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -27,7 +27,7 @@ std::optional<NotFinite> find_in_weights(Replica& replica);
 /// "on rank 1 the gradient of fc1.weight has 3 values that are NaN or infinite, the first at
 /// 17": the first rank's finding. All ranks call it with what they have found themselves.
 std::string describe(const std::optional<NotFinite>& mine, const Replica& replica,
-                     Conference& conference);
+                     ControlChannel& control);
 
 // ---- what a run that ends with an exit code of its own says; empty where it need not
 

@@ -38,9 +38,10 @@ using Clock = FailureAgreement::Clock;
 
 /// One message as one side sees it. Guarded by its queue's mutex.
 struct Operation {
-  std::span<const std::byte> bytes;        // of a send
-  std::vector<std::byte>* into = nullptr;  // of a receive
-  std::size_t limit = 0;                   // of a receive
+  std::span<const std::byte> bytes;                      // of a send
+  std::shared_ptr<const std::vector<std::byte>> shared;  // owns `bytes`, or nothing
+  std::vector<std::byte>* into = nullptr;                // of a receive
+  std::size_t limit = 0;                                 // of a receive
   bool done = false;
   std::size_t too_long = 0;  // the length that broke the limit, if one did
 };
@@ -170,19 +171,13 @@ class Inproc final : public Transport {
   int size() const noexcept override { return seat_->hub().size(); }
 
   Pending send(int to, std::span<const std::byte> bytes) override {
-    auto operation = std::make_shared<Operation>();
-    operation->bytes = bytes;
-    Queue& queue = *to_.at(static_cast<std::size_t>(to));
-    {
-      const std::scoped_lock lock(queue.mutex);
-      if (queue.wanted.empty()) {
-        queue.sent.push_back(operation);
-      } else {
-        queue.deliver(*operation, *queue.wanted.front());
-        queue.wanted.pop_front();
-      }
-    }
-    return remember({&queue, std::move(operation), to});
+    return start_send(to, bytes, nullptr);
+  }
+
+  Pending send_shared(int to,
+                      std::shared_ptr<const std::vector<std::byte>> bytes) override {
+    const std::span<const std::byte> view = *bytes;
+    return start_send(to, view, std::move(bytes));
   }
 
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
@@ -261,6 +256,24 @@ class Inproc final : public Transport {
     std::shared_ptr<Operation> operation;
     int peer;
   };
+
+  Pending start_send(int to, std::span<const std::byte> bytes,
+                     std::shared_ptr<const std::vector<std::byte>> shared) {
+    auto operation = std::make_shared<Operation>();
+    operation->bytes = bytes;
+    operation->shared = std::move(shared);
+    Queue& queue = *to_.at(static_cast<std::size_t>(to));
+    {
+      const std::scoped_lock lock(queue.mutex);
+      if (queue.wanted.empty()) {
+        queue.sent.push_back(operation);
+      } else {
+        queue.deliver(*operation, *queue.wanted.front());
+        queue.wanted.pop_front();
+      }
+    }
+    return remember({&queue, std::move(operation), to});
+  }
 
   Pending remember(UnderWay message) {
     const Pending id{next_++};
