@@ -130,16 +130,16 @@ class LayersTest(unittest.TestCase):
 
     def test_each_outside_library_has_one_home(self):
         for header, home, elsewhere in [
-            ("mpi.h", "src/transports/mpi.cc", "src/transports/metered.cc"),
+            ("mpi.h", "src/transports/mpi/mpi.cc", "src/transports/metered.cc"),
             ("hwy/highway.h", "src/core/select.cc", "src/compressors/topk.cc"),
-            ("xxhash.h", "src/core/hash.cc", "src/transports/mpi.cc"),
+            ("xxhash.h", "src/core/hash.cc", "src/transports/mpi/mpi.cc"),
             ("CLI/CLI.hpp", "src/cli/main.cc", "src/engine/a.cc"),
             ("toml++/toml.h", "src/cli/main.cc", "src/params.cc"),
             ("nlohmann/json.hpp", "src/cli/main.cc", "src/sim/replay.cc"),
             ("nlohmann/json.hpp", "src/store/container.cc", "src/engine/a.cc"),
             ("fmt/format.h", "src/cli/main.cc", "src/train/loop.cc"),
             ("torch/torch.h", "src/train/loop.cc", "src/cli/main.cc"),
-            ("c10/util/intrusive_ptr.h", "src/transports/c10d.cc", "src/transports/mpi.cc"),
+            ("c10/util/intrusive_ptr.h", "src/transports/c10d/c10d.cc", "src/transports/mpi/mpi.cc"),
             ("zlib.h", "src/data/idx.cc", "src/store/a.cc"),
             ("sys/socket.h", "src/transports/a.cc", "src/collectives/a.cc"),
         ]:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/mpi_messages.h"
+#include "transports/mpi/messages.h"
 
 #include <algorithm>
 #include <climits>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "topknot/error.h"
-#include "transports/mpi_session.h"
+#include "transports/mpi/session.h"
 
 namespace topknot::mpi {
 namespace {

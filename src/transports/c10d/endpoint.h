@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "transports/c10d.h"
+#include "topknot/transports.h"
 #include "transports/failure_agreement.h"
 
 namespace topknot::c10d_link {

@@ -28,7 +28,7 @@
 // Received bytes come into memory of the endpoint's and are handed over by wait(). Gloo lets go
 // of what is being sent when its Work is destroyed, so abandon() is all that memory needs.
 
-#include "transports/c10d.h"
+#include "transports/c10d/c10d.h"
 
 #include <ATen/ATen.h>
 
@@ -38,7 +38,7 @@
 #include "core/random.h"
 #include "core/text.h"
 #include "topknot/error.h"
-#include "transports/c10d_endpoint.h"
+#include "transports/c10d/endpoint.h"
 
 namespace topknot {
 namespace {

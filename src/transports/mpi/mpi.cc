@@ -22,8 +22,8 @@
 #include "topknot/error.h"
 #include "topknot/transports.h"
 #include "transports/failure_agreement.h"
-#include "transports/mpi_messages.h"
-#include "transports/mpi_session.h"
+#include "transports/mpi/job.h"
+#include "transports/mpi/messages.h"
 
 namespace topknot {
 namespace {

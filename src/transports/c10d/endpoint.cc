@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/c10d_endpoint.h"
+#include "transports/c10d/endpoint.h"
 
 #include <ATen/ATen.h>
 
