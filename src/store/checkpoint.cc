@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all ranks do together. What only rank 0 does, because only one
-// may, is in checkpoint_rank0.cc.
+// What all ranks do together. What rank 0 does alone is in checkpoint_rank0.cc.
 //
-//   save   0 makes step-N.ATTEMPT.tmp; each writes its shard there, 0 the weights too,
-//          and syncs it; 0 hears of every file's length and hash, writes the manifest,
-//          syncs, gives the folder its name, syncs that, and tells; then it prunes.
-//   load   each looks for the newest step it can verify; 0 hears of all, and either they
-//          mean the same or everyone looks again, no later than the oldest named.
+//   save   Rank 0 makes step-N.ATTEMPT.tmp. Each rank writes its shard there and syncs it; rank 0
+//          writes the weights, too. Rank 0 gets every file's length and hash, writes the manifest,
+//          syncs, renames the folder to step-N, syncs that, and tells the others. Then it removes
+//          older checkpoints.
+//   load   Each rank looks for the newest step that it can verify and tells rank 0. Either all
+//          found the same, or each looks again, for no later step than the oldest found.
 
 #include "store/checkpoint.h"
 
@@ -67,7 +67,7 @@ Manifest manifest_of(std::uint64_t step, const std::string& attempt_name,
 
 std::string nothing_found(const std::string& path,
                           const std::vector<std::string>& faults) {
-  std::string sentence = "There is no checkpoint to go on from in " + path + ": ";
+  std::string sentence = "There is no usable checkpoint to resume from in " + path + ": ";
   if (faults.empty()) return sentence + "it has none.";
   for (const std::string& fault : faults) sentence += fault + " ";
   sentence.pop_back();
@@ -117,7 +117,7 @@ void CheckpointFolder::clear(Transport& link) {
   if (!taken_) take(link);
   ControlChannel(link).on_rank_0([&] {
     require_taken();
-    for (const std::uint64_t step : steps()) retire(name_of_step(step));
+    for (const std::uint64_t step : steps()) discard(name_of_step(step));
     files_.sync_folder(path_);
   });
 }
@@ -156,7 +156,7 @@ void CheckpointFolder::save(Transport& link, std::uint64_t step, const Container
         return Bytes();
       },
       [&] { abandon(); });
-  own_line_ = true;
+  owns_steps_ = true;
   if (leads) prune(before, step);
 }
 
@@ -239,7 +239,7 @@ Loaded CheckpointFolder::load(Transport& link, const std::string& model) {
   if (!model.empty() && manifest.model != model)
     throw ConfigError("The checkpoint " + path_of(name_of_step(manifest.step)) +
                       " is of the model " + manifest.model + ", not of " + model + ".");
-  own_line_ = true;
+  owns_steps_ = true;
   const bool resized = manifest.shards.size() != static_cast<std::size_t>(link.size());
   return {std::move(manifest), std::move(found->shared), std::move(found->own), resized,
           std::move(passed_over)};

@@ -156,7 +156,7 @@ TEST(Inproc, TellsAtOnceWhenARankHasLeft) {
   leaver.join();
 }
 
-TEST(Inproc, GivesUpEverythingUnderWayWhenTheChannelDies) {
+TEST(Inproc, GivesUpEverythingUnderWayWhenTheChannelFails) {
   auto links = make_inproc(3);
   Bytes in;
   {

@@ -40,7 +40,7 @@ Job::Job(std::shared_ptr<Session> session, const LinkOptions& options)
       rank_, size(), options.timeout,
       FailureAgreement::Network{
           [this](int to, Bytes message) { post(to, std::move(message)); },
-          [this] { session_->abandon(); }});  // who waits looks all the time
+          [this] { session_->abandon(); }});  // a rank that waits polls anyway
 }
 
 Job::~Job() {
@@ -57,7 +57,7 @@ Job::~Job() {
   }
 }
 
-void Job::attend() {
+void Job::receive_control() {
   for (;;) {
     std::array<std::byte, FailureAgreement::kMostBytes> bytes;
     MPI_Status status;
@@ -81,7 +81,7 @@ void Job::attend() {
   }
 }
 
-// Nobody waits for these to arrive: a rank that does not get one finds out by itself.
+// Nobody waits for these messages: a rank that does not get one finds the failure itself.
 void Job::post(int to, Bytes message) {
   const auto guard = session_->enter();
   const std::scoped_lock lock(mutex_);

@@ -14,12 +14,12 @@
 
 namespace topknot::mpi {
 
-/// The ranks of one make_mpi() and what ended their job, if anything did. Control messages
-/// have a communicator of their own and move when attend() is called.
+/// The ranks of one make_mpi(), shared by all their channels, and the cause of their failure, if
+/// any. Control messages have a communicator of their own; receive_control() receives them.
 class Job {
  public:
-  /// All ranks call this together; it has no deadline, as MPI_Init has none, and errors end
-  /// the job, as MPI's own rule is.
+  /// All ranks call this together. It has no deadline, as MPI_Init has none, and errors of MPI end
+  /// the job, as is MPI's default.
   Job(std::shared_ptr<Session> session, const LinkOptions& options);
   ~Job();
   Job(const Job&) = delete;
@@ -33,8 +33,8 @@ class Job {
   int host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
   transports::FailureAgreement& agreement() noexcept { return *agreement_; }
 
-  /// Takes the control messages that have come. Must not be called inside session().enter().
-  void attend();
+  /// Receives the control messages that have come. Must not be called inside session().enter().
+  void receive_control();
 
  private:
   using Bytes = transports::FailureAgreement::Bytes;

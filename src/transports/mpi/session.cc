@@ -50,7 +50,7 @@ Session::~Session() {
 
 void Session::keep(std::shared_ptr<const void> memory) {
   static std::mutex mutex;
-  // Never destroyed: MPI may look at the memory until the very end.
+  // Never destroyed: MPI may use the memory until the process ends.
   static auto* const kept = new std::vector<std::shared_ptr<const void>>;
   const std::scoped_lock lock(mutex);
   kept->push_back(std::move(memory));

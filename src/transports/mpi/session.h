@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI as the whole process has it.
+// MPI's state in this process.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@ class Session {
   static std::shared_ptr<Session> get();
 
   Session();
-  /// Where a channel died a rank may be gone, and MPI_Finalize would wait for it for ever.
-  /// The process then ends without, which tells the launcher to end the job.
+  /// Ends MPI, unless a channel has failed: a rank may then be lost, and MPI_Finalize would wait
+  /// for it forever. The process then ends without it, and the launcher ends the job.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Held around calls of MPI; locks nothing where MPI does so itself.
+  /// Held around calls of MPI. Locks nothing where MPI has locks of its own.
   std::unique_lock<std::mutex> enter() {
     return one_at_a_time_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
