@@ -33,12 +33,12 @@ LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in fol
 
 # Where an outside header may be included: the beginnings of paths.
 HOMES = {
-    r"mpi\.h": ["src/transports/mpi"],
+    r"mpi\.h": ["src/transports/mpi/"],
     r"hwy/.*": ["src/core/"],
     r"xxhash\.h": ["src/core/"],
     r"(CLI|fmt|toml\+\+)/.*": ["src/cli/"],
     r"nlohmann/.*": ["src/cli/", "src/store/"],
-    r"(torch|c10|ATen)/.*": ["src/train/", "src/transports/c10d"],
+    r"(torch|c10|ATen)/.*": ["src/train/", "src/transports/c10d/"],
     r"zlib\.h|jpeglib\.h|jerror\.h|turbojpeg\.h|sndfile\.h|utf8proc\.h": ["src/data/"],
     # The operating system is for whoever talks to networks, files or threads.
     r"(unistd|fcntl|dirent|spawn|signal|sched|pthread|poll|netdb|ifaddrs|dlfcn)\.h"

@@ -11,48 +11,33 @@
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 #include "topknot/transports.h"
+#include "transports/forwarding_transport.h"
 
 namespace topknot::testing {
 
-/// Passes everything on, and calls `at_end` before it waits for the `left`-th message of all
-/// channels.
-class Stopping final : public Transport {
+/// Calls `at_end` before it waits for the `left`-th message of all channels.
+class Stopping final : public ForwardingTransport {
  public:
   Stopping(Transport& link, int left, std::function<void()> at_end)
-      : link_(link), left_(std::make_shared<int>(left)), at_end_(std::move(at_end)) {}
+      : ForwardingTransport(link),
+        left_(std::make_shared<int>(left)),
+        at_end_(std::move(at_end)) {}
+  Stopping(std::unique_ptr<Transport> link, std::shared_ptr<int> left,
+           std::function<void()> at_end)
+      : ForwardingTransport(std::move(link)),
+        left_(std::move(left)),
+        at_end_(std::move(at_end)) {}
 
-  int rank() const noexcept override { return link_.rank(); }
-  int size() const noexcept override { return link_.size(); }
-  Pending send(int to, std::span<const std::byte> bytes) override {
-    return link_.send(to, bytes);
-  }
-  Pending send_shared(int to,
-                      std::shared_ptr<const std::vector<std::byte>> bytes) override {
-    return link_.send_shared(to, std::move(bytes));
-  }
-  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    return link_.recv(from, into, limit);
-  }
   void wait(Pending message) override {
     if (--*left_ == 0) at_end_();
-    link_.wait(message);
-  }
-  void fail(const LinkError& cause) noexcept override { link_.fail(cause); }
-  void abandon() noexcept override { link_.abandon(); }
-  bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
-  double now() const noexcept override { return link_.now(); }
-  int node_of(int rank) const noexcept override { return link_.node_of(rank); }
-  std::unique_ptr<Transport> channel(int id) override {
-    std::unique_ptr<Transport> inner = link_.channel(id);
-    auto outer = std::make_unique<Stopping>(*inner, 0, at_end_);
-    outer->left_ = left_;
-    outer->owned_ = std::move(inner);
-    return outer;
+    link().wait(message);
   }
 
  private:
-  std::unique_ptr<Transport> owned_;  // link_, where this is a sub-channel
-  Transport& link_;
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return std::make_unique<Stopping>(std::move(channel), left_, at_end_);
+  }
+
   std::shared_ptr<int> left_;
   const std::function<void()> at_end_;
 };

@@ -19,6 +19,7 @@
 #include "core/wire.h"
 #include "ranks.h"
 #include "topknot/catalog.h"
+#include "transports/forwarding_transport.h"
 
 namespace topknot::testing {
 namespace {
@@ -58,23 +59,9 @@ std::vector<float> gradient(Gradient kind, int rank, int step) {
 }
 
 /// Passes everything on and sorts what is sent into pairs, headers and agreement.
-class Scale final : public Transport {
+class Scale final : public ForwardingTransport {
  public:
-  explicit Scale(Transport& link) : link_(link) {}
-
-  int rank() const noexcept override { return link_.rank(); }
-  int size() const noexcept override { return link_.size(); }
-  Pending send(int to, std::span<const std::byte> bytes) override {
-    weigh(bytes);
-    return link_.send(to, bytes);
-  }
-  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    return link_.recv(from, into, limit);
-  }
-  void wait(Pending message) override { link_.wait(message); }
-  bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
-  double now() const noexcept override { return link_.now(); }
-  std::unique_ptr<Transport> channel(int id) override { return link_.channel(id); }
+  using ForwardingTransport::ForwardingTransport;
 
   /// Words of pairs since the last call.
   std::uint64_t take_pair_words() { return std::exchange(pair_bytes_, 0) / 4; }
@@ -82,8 +69,12 @@ class Scale final : public Transport {
   std::uint64_t headers() const { return headers_; }
 
  private:
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return channel;
+  }
+
   // A packet begins with its lengths, a message with its magic number.
-  void weigh(std::span<const std::byte> bytes) {
+  void on_sent(int, std::span<const std::byte> bytes) override {
     ++headers_;
     const bool packet =
         std::to_integer<int>(bytes[0]) != 'T' || std::to_integer<int>(bytes[1]) != 'K';
@@ -106,7 +97,6 @@ class Scale final : public Transport {
     headers_ += messages - 1;
   }
 
-  Transport& link_;
   std::uint64_t pair_bytes_ = 0;
   std::uint64_t agreement_bytes_ = 0;
   std::uint64_t headers_ = 0;

@@ -11,12 +11,12 @@ namespace topknot {
 
 class LinkError;
 
-enum class Pending : std::uint64_t {};  ///< a message on its way; wait() for it once
+enum class Pending : std::uint64_t {};  ///< a message under way; wait() for it once
 
-/// One rank's end of a private channel between all ranks. Messages between two ranks
-/// arrive in order: no tags, no receive "from anyone", so runs can be replayed. Used by
-/// one thread at a time. Messages that were started make progress whichever of them is
-/// waited for, so two ranks may both send before they receive.
+/// One rank's end of a private channel between all ranks. Messages between two ranks arrive
+/// in order. There are no tags and no receive from any rank, so a run can be repeated exactly.
+/// One thread at a time uses a channel. All messages that were started make progress during a
+/// wait for any of them, so two ranks may both send before they receive.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -24,45 +24,45 @@ class Transport {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  /// Starts a message. Its bytes must stay put until wait() has returned.
+  /// Starts a message. The memory of `bytes` must stay valid until wait() has returned.
   [[nodiscard]] virtual Pending send(int to, std::span<const std::byte> bytes) = 0;
-  /// The same, and the channel has a share in the bytes for as long as anything may read
-  /// them: also when wait() throws or is never called, and after the channel's own end.
+  /// The same, and the channel shares ownership of the bytes for as long as anything may read
+  /// them: also when wait() throws or is never called, and after the channel is destroyed. The
+  /// default shares nothing, for transports that read no bytes after wait() has returned.
   [[nodiscard]] virtual Pending send_shared(
       int to, std::shared_ptr<const std::vector<std::byte>> bytes) {
     return send(to, *bytes);
   }
-  /// `into` is resized to what the peer sent, at most `limit` bytes. Of a longer message it
-  /// gets the first `limit` bytes, and wait() throws OverlongError. `into` must stay put,
-  /// untouched, until wait() has returned.
+  /// Receives the next message of `from`: `into` gets its bytes, at most `limit`. Of a longer
+  /// message it gets the first `limit` bytes, and wait() throws OverlongError. `into` must stay
+  /// valid and unchanged until wait() has returned.
   [[nodiscard]] virtual Pending recv(int from, std::vector<std::byte>& into,
                                      std::size_t limit) = 0;
-  /// Throws LinkError when the message cannot arrive any more: at the deadline, naming the
-  /// rank that is lost, or when another rank has told of a failure. The ranks name the same
-  /// rank. All channels between them are then dead.
+  /// Returns when the message has been sent or received. Throws LinkError when it cannot arrive
+  /// any more: at the deadline, naming the rank that is lost, or when another rank has reported
+  /// a failure. All ranks name the same rank, and all channels between them have then failed.
   virtual void wait(Pending message) = 0;
-  /// Ends all channels between these ranks, on every rank, with `cause`: their waits throw
-  /// the same error. For whoever found out, in what arrived, that there is no going on.
+  /// Makes all channels between these ranks fail, on every rank: their waits throw `cause`. For
+  /// a rank that has received something it cannot continue with.
   virtual void fail(const LinkError& cause) noexcept { static_cast<void>(cause); }
-  /// Gives up all that is under way; the channel is then dead. From then on nothing is
-  /// written into memory that was handed to recv(). Memory that was handed to send() may be
-  /// read until the process ends: send_shared() takes care of it.
+  /// Gives up all messages under way; the channel cannot be used after that. Nothing is written
+  /// into the memory of a recv() any more. The memory of a send() may be read until the process
+  /// ends, for which there is send_shared().
   virtual void abandon() noexcept {}
 
-  /// The network library's own dense sum (MPI_Allreduce, c10d): the honest yardstick. Its
-  /// order of additions is its own. Returns false, with `x` untouched, where there is
-  /// none.
+  /// The network library's own dense sum (MPI_Allreduce, c10d), to compare with. The library
+  /// chooses the order of additions. Returns false, with `x` unchanged, where there is none.
   [[nodiscard]] virtual bool allreduce(std::span<float> x) = 0;
 
-  /// Seconds: the wall's clock, or the simulator's.
+  /// Seconds of a clock that never goes back.
   virtual double now() const noexcept = 0;
 
-  /// Which host `rank` is on: equal for ranks that share one, and a number of no other
-  /// meaning. Where that is not known every rank is on its own.
+  /// The host of `rank`, as a number that is equal for ranks on the same host and has no other
+  /// meaning. Where hosts are not known, every rank has one of its own.
   virtual int node_of(int rank) const noexcept { return rank; }
 
-  /// Another channel between the same ranks. All ranks ask for the same ids in the same
-  /// order; the parent must outlive it.
+  /// Makes another channel between the same ranks. All ranks ask for the same ids in the same
+  /// order. This channel must outlive the new one.
   virtual std::unique_ptr<Transport> channel(int id) = 0;
 };
 

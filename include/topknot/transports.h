@@ -11,9 +11,9 @@
 namespace topknot {
 
 struct LinkOptions {
-  /// How long one wait may last before the peer is called silent, in seconds.
+  /// How long a wait may last, in seconds, before a rank is looked for that is lost.
   double timeout = 60.0;
-  /// The longest single message handed to the network library; longer ones are cut.
+  /// The longest message that the network library gets in one piece; longer ones are split.
   std::uint64_t max_chunk = std::uint64_t{1} << 30;
 };
 
@@ -22,13 +22,13 @@ struct LinkOptions {
 std::vector<std::unique_ptr<Transport>> make_inproc(int size,
                                                     const LinkOptions& options = {});
 
-/// This process's end of a channel between all processes of an MPI job. Starts MPI when
-/// nobody has, and then also ends it. In the library topknot_mpi.
+/// This process's end of a channel between all processes of an MPI job. Starts MPI if it is
+/// not started yet, and then also ends it. In the library topknot_mpi.
 std::unique_ptr<Transport> make_mpi(const LinkOptions& options = {});
 
-/// Ends all processes of the MPI job at once, this one among them; the launcher ends with
-/// `exit_code`. For a program whose rank has failed while others wait for it: leaving as
-/// usual would wait for them. In the library topknot_mpi.
+/// Ends all processes of the MPI job at once, including this one; the launcher ends with
+/// `exit_code`. For a program whose rank has failed while others wait for it: a normal exit
+/// would wait for them. In the library topknot_mpi.
 void end_mpi_job(int exit_code) noexcept;
 
 /// What one rank sent over a channel and all channels made from it.
@@ -41,9 +41,9 @@ struct Traffic {
   std::uint64_t messages() const;
 };
 
-/// A channel that passes everything on to another and counts it. A native allreduce of n
-/// floats counts as 2n(P-1)/P words in 2(P-1) messages to the next rank, since it cannot
-/// be seen inside. `traffic` is read between steps, by the thread that uses the channel.
+/// A channel that forwards everything to `link` and counts it. A native allreduce of n floats
+/// counts as 2n(P-1)/P words in 2(P-1) messages to the next rank, because the messages inside it
+/// cannot be seen. The thread that uses the channel reads `traffic`, between steps.
 std::unique_ptr<Transport> make_metered(std::unique_ptr<Transport> link,
                                         std::shared_ptr<Traffic> traffic);
 

@@ -13,7 +13,7 @@
 #include "session.h"
 #include "state_dict.h"
 #include "topknot/error.h"
-#include "transports/c10d.h"
+#include "transports/c10d/c10d.h"
 
 namespace py = pybind11;
 

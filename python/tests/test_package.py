@@ -14,7 +14,7 @@ from conftest import BUILD, ROOT, run
 def test_the_sdist_has_all_that_is_compiled(sdist):
     with tarfile.open(sdist) as tar:
         names = {name.split("/", 1)[1] for name in tar.getnames()}
-    for name in ("cpp/src/catalog.def", "cpp/src/transports/c10d.cc", "cpp/cmake/options.cmake",
+    for name in ("cpp/src/catalog.def", "cpp/src/transports/c10d/c10d.cc", "cpp/cmake/options.cmake",
                  "cpp/include/topknot/transport.h", "CMakeLists.txt", "LICENSE",
                  "topknot/__init__.py", "src/module.cc"):  # fmt: skip
         assert name in names, name

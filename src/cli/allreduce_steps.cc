@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -15,6 +14,7 @@
 #include "engine/bucket.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
+#include "transports/control_channel.h"
 
 namespace topknot::cli {
 namespace {
@@ -23,31 +23,6 @@ using Options = AllreduceOptions;
 using Row = AllreduceRow;
 
 constexpr int kCheckedSteps = 2;
-
-/// Rank 0 gets everyone's `mine`, in rank order; the others get nothing.
-template <typename T>
-std::vector<std::vector<T>> gather(Transport& link, const std::vector<T>& mine) {
-  if (link.rank() != 0) {
-    link.wait(link.send(0, std::as_bytes(std::span(mine))));
-    return {};
-  }
-  std::vector<std::vector<T>> all = {mine};
-  std::vector<std::byte> bytes;
-  for (int peer = 1; peer < link.size(); ++peer) {
-    link.wait(link.recv(peer, bytes, mine.size() * sizeof(T)));
-    std::vector<T>& theirs = all.emplace_back(bytes.size() / sizeof(T));
-    std::memcpy(theirs.data(), bytes.data(), bytes.size());
-  }
-  return all;
-}
-
-/// A barrier: no rank returns before all ranks have called it.
-void meet(Transport& link) {
-  gather(link, std::vector<char>(1));
-  std::vector<std::byte> word(1);
-  if (link.rank() != 0) return link.wait(link.recv(0, word, 1));
-  for (int peer = 1; peer < link.size(); ++peer) link.wait(link.send(peer, word));
-}
 
 /// Where several collectives are compared, those that cannot use the compressor asked for
 /// use their own; where one alone is measured, it is refused.
@@ -66,7 +41,7 @@ engine::Recipe recipe(const Options& options, const std::string& collective) {
 }
 
 /// The law on integer-valued gradients, for which == may be used: summed over the ranks,
-/// residual before + gradient - residual after is the sum. The row is right at rank 0.
+/// residual before + gradient - residual after is the sum. All ranks get the same row.
 void check_law(Transport& link, const Options& options, const std::string& collective,
                int channel, Row& row) {
   const std::size_t n = options.problem.n;
@@ -98,13 +73,13 @@ void check_law(Transport& link, const Options& options, const std::string& colle
       row.lost = std::max(row.lost, lost);
       row.wrong += lost != 0 ? 1 : 0;
     }
-    const auto hashes = gather(
-        link, std::vector<std::uint64_t>{core::hash(std::as_bytes(std::span(gradient)))});
+    const auto hashes = ControlChannel(link).gather(
+        std::vector<std::uint64_t>{core::hash(std::as_bytes(std::span(gradient)))});
     for (const auto& hash : hashes) row.agree &= hash == hashes.front();
   }
 }
 
-/// What one rank measured in one step, as it is sent to rank 0.
+/// What one rank measured in one step.
 struct Measured {
   double seconds;
   double select_seconds;
@@ -123,6 +98,7 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
   const bool in_place = parts.collective.name == "dense";  // as training does it
   std::vector<float> sum(in_place ? 0 : n);
   std::vector<float> gradient(n);
+  ControlChannel control(link);
   std::vector<Measured> measured;
   std::vector<std::uint64_t> sent_before;
   Progress progress(link.rank() == 0 ? collective : "",
@@ -131,7 +107,7 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
     std::ranges::copy(gradients[static_cast<std::size_t>(step) % gradients.size()],
                       gradient.begin());
     if (step == options.warm_up) sent_before = bucket.traffic().bytes_to;
-    meet(link);
+    control.barrier();
     const StepTrace trace =
         bucket.step(gradient, options.problem.k(), in_place ? gradient : sum, 1,
                     options.problem.density);
@@ -147,9 +123,8 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
         static_cast<double>(bucket.traffic().bytes_to[peer] - sent_before[peer]) /
         options.steps);
 
-  const auto all = gather(link, measured);
-  const auto sent = gather(link, sent_to);
-  if (link.rank() != 0) return;
+  const auto all = control.gather(measured);
+  const auto sent = control.gather(sent_to);
   const auto slowest = [&](double Measured::*field) {
     std::vector<double> steps(measured.size());
     for (const auto& rank : all)

@@ -14,32 +14,28 @@
 #include <string>
 
 #include "topknot/error.h"
+#include "transports/control_channel.h"
 
 namespace topknot::cli {
 namespace {
 
 constexpr int kTrips = 16;
 
-template <typename T>
-void send(Transport& link, int to, std::span<const T> values) {
-  link.wait(link.send(to, std::as_bytes(values)));
+void send(Transport& link, int to, double time) {
+  link.wait(link.send(to, std::as_bytes(std::span(&time, 1))));
 }
 
-template <typename T>
-std::vector<T> receive(Transport& link, int from, std::size_t most) {
+double receive(Transport& link, int from) {
   std::vector<std::byte> bytes;
-  link.wait(link.recv(from, bytes, most * sizeof(T)));
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
+  link.wait(link.recv(from, bytes, sizeof(double)));
+  return ControlChannel(link).value_in<double>(bytes, from);
 }
 
 /// Answers each request of a rank with the time.
 void tell_time(Transport& link, int rank) {
   for (int trip = 0; trip < kTrips; ++trip) {
-    receive<double>(link, rank, 1);
-    const double now = link.now();
-    send<double>(link, rank, {&now, 1});
+    receive(link, rank);
+    send(link, rank, link.now());
   }
 }
 
@@ -48,8 +44,8 @@ ClockReading ask_time(Transport& link) {
   ClockReading best;
   for (int trip = 0; trip < kTrips; ++trip) {
     const double asked = link.now();
-    send<double>(link, 0, {&asked, 1});
-    const double theirs = receive<double>(link, 0, 1).at(0);
+    send(link, 0, asked);
+    const double theirs = receive(link, 0);
     const double told = link.now();
     if (told - asked >= quickest) continue;
     quickest = told - asked;
@@ -122,14 +118,7 @@ std::vector<std::vector<TraceSpan>> TraceSpans::gather(Transport& link,
                                                        ClockReading last) const {
   std::vector<TraceSpan> mine = spans_;
   for (TraceSpan& span : mine) span.start -= ahead_at(span.start, first, last);
-  if (link.rank() != 0) {
-    send<TraceSpan>(link, 0, mine);
-    return {};
-  }
-  std::vector<std::vector<TraceSpan>> all = {std::move(mine)};
-  for (int rank = 1; rank < link.size(); ++rank)
-    all.push_back(receive<TraceSpan>(link, rank, limit_));
-  return all;
+  return ControlChannel(link).gather_at_0(mine, limit_);
 }
 
 void write_chrome_trace(const std::filesystem::path& path,

@@ -139,44 +139,35 @@ DriftError::DriftError(std::uint64_t step, std::uint64_t last_equal,
                         std::to_string(last_equal) + " or before.");
 }
 
-Comparison::Comparison(Transport& link, int channel)
-    : channel_(link.channel(channel)), channel_(*channel_, "compare", params_) {}
+Comparison::Comparison(Transport& link, int channel) : control_(link, channel) {}
 
 std::vector<Difference> Comparison::differences(const Fields& mine) {
   const std::vector<std::uint32_t> own = pack(mine);
   if (own.size() > kMostWords)
     throw ContractError(
         "there are too many fields to compare: " + std::to_string(own.size()) + " words");
-  const std::uint64_t hash = core::hash(std::as_bytes(std::span(own)));
-  const std::uint32_t said[] = {static_cast<std::uint32_t>(hash),
-                                static_cast<std::uint32_t>(hash >> 32),
-                                static_cast<std::uint32_t>(own.size())};
-  channel_.begin(std::size(said), 0);
-  channel_.enter("compare");
-  const std::vector<std::uint32_t> all = collective::gather_words(channel_, said);
+  const std::vector<std::uint64_t> told = {core::hash(std::as_bytes(std::span(own))),
+                                           own.size()};
+  const auto all = control_.gather(told);
 
-  std::map<std::vector<std::uint32_t>, std::size_t> group_of;
-  std::vector<Group> groups;  // in the order of their lowest ranks
-  for (std::size_t at = 0; at < all.size(); at += std::size(said)) {
-    const auto from = all.begin() + static_cast<std::ptrdiff_t>(at);
-    const auto [found, is_new] =
-        group_of.try_emplace({from, from + std::size(said)}, groups.size());
-    if (is_new) groups.push_back({.ranks = {}, .words = from[2], .fields = {}});
-    groups[found->second].ranks.push_back(static_cast<int>(at / std::size(said)));
+  std::map<std::vector<std::uint64_t>, std::size_t> group_of;
+  std::vector<Group> groups;  // by their lowest ranks
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const auto [found, is_new] = group_of.try_emplace(all[rank], groups.size());
+    if (is_new) groups.push_back({.ranks = {}, .words = all[rank][1], .fields = {}});
+    groups[found->second].ranks.push_back(static_cast<int>(rank));
   }
   if (groups.size() == 1) return {};
 
-  collective::Broadcast broadcast;
   for (Group& group : groups) {
     const int speaker = group.ranks.front();
     if (group.words > kMostWords)
       throw LinkError(speaker,
                       name_ranks({speaker}) + " has too many fields to compare.");
-    std::vector<std::uint32_t> words =
-        speaker == channel_.rank() ? own : std::vector<std::uint32_t>(group.words);
-    channel_.begin(words.size(), 0);
-    channel_.enter("tell");
-    broadcast.run_words(channel_, speaker, words);
+    const auto bytes = control_.broadcast(speaker, std::as_bytes(std::span(own)),
+                                          group.words * sizeof(std::uint32_t));
+    std::vector<std::uint32_t> words(bytes.size() / sizeof(std::uint32_t));
+    std::memcpy(words.data(), bytes.data(), words.size() * sizeof(std::uint32_t));
     if (!unpack(words, group.fields))
       throw LinkError(speaker,
                       name_ranks({speaker}) + " sent fields that cannot be read.");

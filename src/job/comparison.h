@@ -5,15 +5,15 @@
 // equal ranks broadcasts its fields, so that every rank can name the fields, values and ranks.
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "collectives/primitives.h"
 #include "job/job.h"
 #include "topknot/error.h"
-#include "topknot/params.h"
 #include "topknot/transport.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -69,7 +69,7 @@ class DriftError : public Error {
 
 class Comparison {
  public:
-  /// Takes the channel of `link` with this number for itself.
+  /// Uses the channel of `link` with this number, and nobody else does.
   Comparison(Transport& link, int channel);
 
   /// All ranks call it, and get the same: the fields that differ, in the order of rank 0's
@@ -79,9 +79,7 @@ class Comparison {
   void require_equal(const Fields& mine);
 
  private:
-  std::unique_ptr<Transport> channel_;
-  Params params_;
-  collective::MessageChannel channel_;
+  ControlChannel control_;
 };
 
 /// A sentence for each difference, at most fifty, then one with the number of the rest.

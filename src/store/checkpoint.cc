@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all ranks do together. What only rank 0 does, because only one
-// may, is in checkpoint_rank0.cc.
+// What all ranks do together. What rank 0 does alone is in checkpoint_rank0.cc.
 //
-//   save   0 makes step-N.ATTEMPT.tmp; each writes its shard there, 0 the weights too,
-//          and syncs it; 0 hears of every file's length and hash, writes the manifest,
-//          syncs, gives the folder its name, syncs that, and tells; then it prunes.
-//   load   each looks for the newest step it can verify; 0 hears of all, and either they
-//          mean the same or everyone looks again, no later than the oldest named.
+//   save   Rank 0 makes step-N.ATTEMPT.tmp. Each rank writes its shard there and syncs it; rank 0
+//          writes the weights, too. Rank 0 gets every file's length and hash, writes the manifest,
+//          syncs, renames the folder to step-N, syncs that, and tells the others. Then it removes
+//          older checkpoints.
+//   load   Each rank looks for the newest step that it can verify and tells rank 0. Either all
+//          found the same, or each looks again, for no later step than the oldest found.
 
 #include "store/checkpoint.h"
 
@@ -17,31 +17,57 @@
 #include "core/hash.h"
 #include "store/fold.h"
 #include "store/step_names.h"
-#include "store/together.h"
 #include "topknot/error.h"
+#include "transports/control_channel.h"
 
 namespace topknot::store {
 namespace {
 
-FileSeal seal_in(const Note& note) { return {note.words[0], note.words[1]}; }
+using Bytes = ControlChannel::Bytes;
+
+/// What one rank has written, as it tells rank 0.
+struct Written {
+  FileSeal seal;
+  std::uint64_t step;
+};
+
+/// The step that a rank can load, and the hash of its manifest.
+struct Named {
+  std::uint64_t step;
+  std::uint64_t hash;
+};
+
+/// Whether all ranks load `step`, or each looks for an older checkpoint, of `step` at most.
+struct Decision {
+  bool agreed;
+  std::uint64_t step;
+};
+
+template <typename T>
+std::vector<T> values_in(ControlChannel& control, const std::vector<Bytes>& all) {
+  std::vector<T> values;
+  for (const Bytes& bytes : all)
+    values.push_back(control.value_in<T>(bytes, static_cast<int>(values.size())));
+  return values;
+}
 
 Manifest manifest_of(std::uint64_t step, const std::string& attempt_name,
                      const Origin& origin, const FileSeal& weights,
-                     const std::vector<Note>& written) {
+                     const std::vector<Written>& written) {
   Manifest manifest{step, attempt_name, origin.config, origin.model, weights, {}};
   for (std::size_t rank = 0; rank < written.size(); ++rank) {
-    if (written[rank].words[2] != step)
+    if (written[rank].step != step)
       throw ContractError("Rank " + std::to_string(rank) + " saves step " +
-                          std::to_string(written[rank].words[2]) +
+                          std::to_string(written[rank].step) +
                           " where rank 0 saves step " + std::to_string(step) + ".");
-    manifest.shards.push_back(seal_in(written[rank]));
+    manifest.shards.push_back(written[rank].seal);
   }
   return manifest;
 }
 
 std::string nothing_found(const std::string& path,
                           const std::vector<std::string>& faults) {
-  std::string sentence = "There is no checkpoint to go on from in " + path + ": ";
+  std::string sentence = "There is no usable checkpoint to resume from in " + path + ": ";
   if (faults.empty()) return sentence + "it has none.";
   for (const std::string& fault : faults) sentence += fault + " ";
   sentence.pop_back();
@@ -50,28 +76,19 @@ std::string nothing_found(const std::string& path,
 
 constexpr std::uint64_t kLatest = std::numeric_limits<std::uint64_t>::max();
 
-// What everyone is to do after each has named a step and the hash of its manifest: words
-// are whether they agree, and the step that is agreed on or not to be passed.
-Note decide(const std::vector<Note>& named) {
-  Note decision = first_failure(named);
-  if (decision.outcome != Outcome::ok) return decision;
-  const auto oldest =
-      std::ranges::min_element(named, {}, [](const Note& note) { return note.words[0]; });
-  const std::uint64_t step = oldest->words[0];
-  const auto has = [&](std::size_t word, std::uint64_t value) {
-    return std::ranges::all_of(
-        named, [&](const Note& note) { return note.words[word] == value; });
+Decision decide(const std::vector<Named>& named) {
+  const auto oldest = std::ranges::min_element(named, {}, &Named::step);
+  const auto all_have = [&](auto field) {
+    return std::ranges::all_of(named, [&](const Named& one) {
+      return std::invoke(field, one) == std::invoke(field, *oldest);
+    });
   };
-  if (!has(0, step)) {
-    decision.words = {0, step, 0};
-  } else if (has(1, oldest->words[1])) {
-    decision.words = {1, step, 0};
-  } else if (step == 0) {
-    return {Outcome::no_checkpoint, {}, "The ranks see different checkpoints of step 0."};
-  } else {
-    decision.words = {0, step - 1, 0};
-  }
-  return decision;
+  const std::uint64_t step = oldest->step;
+  if (!all_have(&Named::step)) return {false, step};
+  if (all_have(&Named::hash)) return {true, step};
+  if (step == 0)
+    throw NoCheckpointError("The ranks see different checkpoints of step 0.");
+  return {false, step - 1};
 }
 
 }  // namespace
@@ -92,24 +109,17 @@ std::vector<std::uint64_t> CheckpointFolder::steps() const {
 }
 
 void CheckpointFolder::take(Transport& link) {
-  Note note;
-  if (link.rank() == 0) note = attempt([&](Note&) { take_over(); });
-  broadcast(link, note);
-  require_ok(note);
+  ControlChannel(link).on_rank_0([&] { take_over(); });
   taken_ = true;
 }
 
 void CheckpointFolder::clear(Transport& link) {
   if (!taken_) take(link);
-  Note note;
-  if (link.rank() == 0)
-    note = attempt([&](Note&) {
-      require_taken();
-      for (const std::uint64_t step : steps()) retire(name_of_step(step));
-      files_.sync_folder(path_);
-    });
-  broadcast(link, note);
-  require_ok(note);
+  ControlChannel(link).on_rank_0([&] {
+    require_taken();
+    for (const std::uint64_t step : steps()) discard(name_of_step(step));
+    files_.sync_folder(path_);
+  });
 }
 
 FileSeal CheckpointFolder::write(const std::string& unfinished, const std::string& name,
@@ -123,36 +133,30 @@ FileSeal CheckpointFolder::write(const std::string& unfinished, const std::strin
 void CheckpointFolder::save(Transport& link, std::uint64_t step, const Container& shared,
                             const Container& own, const Origin& origin) {
   if (!taken_) take(link);
+  ControlChannel control(link);
   const bool leads = link.rank() == 0;
   std::vector<std::uint64_t> before;
-  Note start;
-  if (leads)
-    start = attempt([&](Note& note) {
-      note.text = begin(step);
-      before = steps();
-    });
-  broadcast(link, start);
-  require_ok(start);
-  const std::string& unfinished = start.text;
+  const std::string unfinished = ControlChannel::text_in(control.from_rank_0([&] {
+    const std::string name = begin(step);
+    before = steps();
+    return ControlChannel::bytes_of_text(name);
+  }));
 
   FileSeal weights;
-  const Note mine = attempt([&](Note& note) {
-    if (leads) weights = write(unfinished, weights_name(), shared);
-    const FileSeal seal =
-        write(unfinished, shard_name(static_cast<std::uint64_t>(link.rank())), own);
-    note.words = {seal.bytes, seal.hash, step};
-  });
-
-  const std::vector<Note> written = gather(link, mine);
-  Note end = first_failure(written);
-  if (leads && end.outcome == Outcome::ok)
-    end = attempt([&](Note&) {
-      publish(unfinished, manifest_of(step, attempt_, origin, weights, written));
-    });
-  if (leads && end.outcome != Outcome::ok) abandon();
-  broadcast(link, end);
-  require_ok(end);
-  own_line_ = true;
+  control.all_or_none(
+      [&] {
+        if (leads) weights = write(unfinished, weights_name(), shared);
+        const FileSeal seal =
+            write(unfinished, shard_name(static_cast<std::uint64_t>(link.rank())), own);
+        return ControlChannel::bytes_of(Written{seal, step});
+      },
+      [&](const std::vector<Bytes>& all) {
+        publish(unfinished, manifest_of(step, attempt_, origin, weights,
+                                        values_in<Written>(control, all)));
+        return Bytes();
+      },
+      [&] { abandon(); });
+  owns_steps_ = true;
   if (leads) prune(before, step);
 }
 
@@ -215,27 +219,27 @@ std::optional<CheckpointFolder::Found> CheckpointFolder::newest_valid(
 Loaded CheckpointFolder::load(Transport& link, const std::string& model) {
   std::optional<Found> found;
   std::vector<std::string> passed_over;
-  Note decision;
-  for (std::uint64_t at_most = kLatest; decision.words[0] == 0;
-       at_most = decision.words[1]) {
-    const Note mine = attempt([&](Note& note) {
-      if (!found || found->manifest.step > at_most) {
-        found.reset();
-        found = newest_valid(at_most, link, passed_over);
-      }
-      if (!found) throw NoCheckpointError(nothing_found(path_, passed_over));
-      note.words = {found->manifest.step, found->hash, 0};
-    });
-    const std::vector<Note> named = gather(link, mine);
-    if (link.rank() == 0) decision = decide(named);
-    broadcast(link, decision);
-    require_ok(decision);
+  ControlChannel control(link);
+  for (Decision decision{false, kLatest}; !decision.agreed;) {
+    const Bytes decided = control.all_or_none(
+        [&] {
+          if (!found || found->manifest.step > decision.step) {
+            found.reset();
+            found = newest_valid(decision.step, link, passed_over);
+          }
+          if (!found) throw NoCheckpointError(nothing_found(path_, passed_over));
+          return ControlChannel::bytes_of(Named{found->manifest.step, found->hash});
+        },
+        [&](const std::vector<Bytes>& all) {
+          return ControlChannel::bytes_of(decide(values_in<Named>(control, all)));
+        });
+    decision = control.value_in<Decision>(decided, 0);
   }
   Manifest& manifest = found->manifest;
   if (!model.empty() && manifest.model != model)
     throw ConfigError("The checkpoint " + path_of(name_of_step(manifest.step)) +
                       " is of the model " + manifest.model + ", not of " + model + ".");
-  own_line_ = true;
+  owns_steps_ = true;
   const bool resized = manifest.shards.size() != static_cast<std::size_t>(link.size());
   return {std::move(manifest), std::move(found->shared), std::move(found->own), resized,
           std::move(passed_over)};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A folder of checkpoints that all ranks of a run write and read together. Once the first
-// one is there, at every instant a whole one can be read, whoever is killed and whatever
+// A folder of checkpoints that all ranks of a run write and read together. Once the first one is
+// written, a complete one can be read at every instant, whichever process is killed and whatever
 // the disk refuses. docs/checkpoints.md has the protocol.
 //
 //     CheckpointFolder folder(disk(), "out/checkpoints");
-//     folder.take(link);                        // older runs cannot publish now
-//     Loaded from = folder.load(link, model);  // to go on
+//     folder.take(link);                       // older runs can no longer publish
+//     Loaded from = folder.load(link, model);  // to resume
 //     folder.save(link, step, shared, own, {config, model});
 #pragma once
 
@@ -23,40 +23,39 @@
 
 namespace topknot::store {
 
-/// What a rank keeps for itself falls into two kinds when the number of ranks changes
-/// from P to P'. Arrays marked with this are folded, which keeps the mean over the ranks:
+/// What becomes of a rank's own arrays when the number of ranks changes from P to P'. Arrays
+/// marked by mark_folded() are folded, which keeps the mean over the ranks:
 ///
 ///     new rank j  <-  (P'/P) * the sum of ranks w with w mod P' == j,    none for j >= P
 ///
-/// They are f32: what belongs to coordinates, such as a residual. Estimates that each rank
-/// keeps of the same thing, such as Adam's moments, are averaged instead:
+/// They are f32 and belong to coordinates, as a residual does. Estimates that every rank keeps of
+/// the same quantity, such as Adam's moments, are averaged instead, if marked by mark_averaged():
 ///
 ///     new rank j  <-  the mean of those ranks w; where there is none, of rank j mod P
 ///
-/// Everything else (thresholds, random states) is dropped. What must survive belongs into
-/// the shared container. Throws DataError when `own` has no such array, ContractError when
-/// it is not f32.
+/// All other arrays (thresholds, random states) are dropped. What must be kept belongs in the
+/// shared container. Throws DataError when `own` has no such array, ContractError when it is not
+/// f32.
 void mark_folded(Container& own, const std::string& name);
 void mark_averaged(Container& own, const std::string& name);
 bool is_folded(const Container& own, std::string_view name);
 bool is_averaged(const Container& own, std::string_view name);
 
-/// What a checkpoint was made of, in words of the caller's; a line each.
+/// What a checkpoint was made from, as the caller describes it; one line each.
 struct Origin {
-  std::string config;  ///< a fingerprint of the configuration; only handed back
-  std::string model;   ///< a fingerprint of names and shapes; load() insists on it
+  std::string config;  ///< a fingerprint of the configuration; load() returns it
+  std::string model;   ///< a fingerprint of names and shapes; load() compares it
 };
 
 /// What load() found.
 struct Loaded {
-  Manifest manifest;  ///< step, the ranks' files at the time, origin
-  Container shared;   ///< rank 0's, as it was saved
-  /// This rank's. With another number of ranks, what was marked is folded or averaged and
-  /// nothing else is there; a rank that no residual falls to has none, which is to be read
-  /// as zeros.
+  Manifest manifest;  ///< step, the files of the ranks that saved, origin
+  Container shared;   ///< as rank 0 saved it
+  /// This rank's. With another number of ranks it has the marked arrays alone, folded or averaged.
+  /// A rank to which no residual is folded has none, which is to be read as zeros.
   Container own;
   bool resized = false;
-  /// A sentence for each later step that could not be read on this rank.
+  /// A sentence for each later step that this rank could not read.
   std::vector<std::string> passed_over;
 };
 
@@ -65,21 +64,21 @@ class CheckpointFolder {
   /// Touches nothing yet. `path` must be seen by all ranks. `keep` >= 2 checkpoints stay.
   CheckpointFolder(Files& files, std::string path, int keep = 2);
 
-  /// All ranks together: this run is now the folder's only writer. A run that had it
-  /// before fails at its next save. To be called before load() by a run that means to
-  /// save; the first save() does it when nobody has. Throws StorageError on all ranks.
+  /// All ranks together: this run becomes the folder's only writer. A run that was so before
+  /// fails at its next save. To be called before load() by a run that will save; otherwise the
+  /// first save() calls it. Throws StorageError on all ranks.
   void take(Transport& link);
 
   /// All ranks together, with the same step. Returns when the checkpoint is on the disk.
   ///
-  /// Throws StorageError on all ranks when any of them failed, or when another run has
-  /// taken the folder; checkpoints from before are untouched, and the next save may be
-  /// tried. Throws ConfigError when the folder has a later step and this object did not
-  /// load from it: somebody else's run. A run that did go back replaces what it went back
-  /// behind.
+  /// Throws StorageError on all ranks when any of them failed, or when another run has taken the
+  /// folder; earlier checkpoints are untouched, and another save may be tried. Throws ConfigError
+  /// when the folder has a later step and this object has not loaded from the folder: the
+  /// checkpoints are another run's. A run that has resumed from an earlier step replaces the later
+  /// ones.
   ///
-  /// No wait over `link` is longer than the slowest rank takes to write its file: give it
-  /// a timeout to match.
+  /// A wait over `link` takes as long as the slowest rank takes to write its file: its timeout
+  /// must be longer.
   void save(Transport& link, std::uint64_t step, const Container& shared,
             const Container& own, const Origin& origin);
 
@@ -87,9 +86,9 @@ class CheckpointFolder {
   /// own part and manifest. Ranks may be another number than at the save. An empty
   /// `model` is any.
   ///
-  /// Throws NoCheckpointError when there is none, saying what was found; ConfigError when
-  /// the newest is of another model; StorageError when reading was refused for a reason
-  /// that is not the file's. All ranks throw alike, and nothing is changed on the disk.
+  /// Throws NoCheckpointError when there is none, and says what was found; ConfigError when the
+  /// newest is of another model; StorageError when the file system refused to read. All ranks
+  /// throw the same, and nothing is changed on the disk.
   Loaded load(Transport& link, const std::string& model = {});
 
   /// All ranks together: removes every checkpoint, for a run that starts over.
@@ -118,8 +117,8 @@ class CheckpointFolder {
   void publish(const std::string& unfinished, const Manifest& manifest);
   void prune(const std::vector<std::uint64_t>& before, std::uint64_t step);
   void abandon();
-  void retire(const std::string& name);
-  void retire_unfinished(const std::string& name);
+  void discard(const std::string& name);
+  void discard_unfinished(const std::string& name);
   void remove_unfinished(bool of_all_runs);
 
   // What every rank does, in checkpoint.cc.
@@ -134,10 +133,10 @@ class CheckpointFolder {
   Files& files_;
   const std::string path_;
   const std::size_t keep_;
-  std::string attempt_;        // at rank 0, once taken
-  bool taken_ = false;         // at every rank
-  bool own_line_ = false;      // whether the steps in the folder are this run's own past
-  std::uint64_t retired_ = 0;  // how many folders were given a name to die under
+  std::string attempt_;          // at rank 0, once taken
+  bool taken_ = false;           // at every rank
+  bool owns_steps_ = false;      // whether the steps in the folder are of this run
+  std::uint64_t discarded_ = 0;  // how many folders were renamed to be removed
 };
 
 }  // namespace topknot::store

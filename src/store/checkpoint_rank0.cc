@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What rank 0 does for all: it owns the folder's names.
+// What rank 0 does alone: all that changes the names in the folder.
 //
-// A run takes the folder by putting its name into the lock, and then takes every
-// unfinished checkpoint out of its writer's hands by renaming it. A run publishes by
-// looking at the lock and then renaming its unfinished folder. So an older run, however
-// long it slept between the two, finds the lock changed or its folder gone.
+// A run takes the folder by writing its name into the lock, and then renames every unfinished
+// checkpoint of other runs, so that they cannot publish it. A run publishes by reading the lock and
+// then renaming its unfinished folder. So an older run, however long it slept between the two,
+// finds that the lock has changed or that its folder is not there.
 //
-// Nothing is unlinked before a sync has made the names that replaced it durable, and
-// nothing is unlinked under a name that a reader looks for.
+// Nothing is removed before a sync has made the names that replace it durable, and nothing is
+// removed under a name that a reader looks for.
 
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t kMostLockBytes = 1024;
 
-// Host, process and the time to the nanosecond, in letters that a file name may have.
+// Host, process and the time in nanoseconds, in characters that a file name may have.
 std::string new_attempt() {
   std::array<char, 65> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -43,7 +43,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// A failure here is the next save's to make good.
+// A failure here does no harm: the next save tries again.
 template <typename Task>
 void if_possible(Task&& task) {
   try {
@@ -81,7 +81,7 @@ void CheckpointFolder::require_taken() const {
 void CheckpointFolder::remove_unfinished(bool of_all_runs) {
   std::vector<std::string> found;
   for (const std::string& name : files_.list(path_))
-    if (is_unfinished(name) && (of_all_runs || name.starts_with("dead-") ||
+    if (is_unfinished(name) && (of_all_runs || name.starts_with(kRemovedPrefix) ||
                                 name.find(attempt_) != std::string::npos))
       found.push_back(name);
   if (found.empty()) return;
@@ -89,39 +89,40 @@ void CheckpointFolder::remove_unfinished(bool of_all_runs) {
   for (const std::string& name : found) {
     if (name.starts_with("lock")) {
       if_possible([&] { files_.remove_file(path_of(name)); });
-    } else if (name.starts_with("dead-")) {
+    } else if (name.starts_with(kRemovedPrefix)) {
       if_possible([&] { remove_with_files(files_, path_of(name)); });
     } else {
-      retire_unfinished(name);
+      discard_unfinished(name);
     }
   }
 }
 
-// An older run may be giving it its name at this very moment: then there is nothing left
-// to take away. Anything else must be known, for the older run could still publish.
-void CheckpointFolder::retire_unfinished(const std::string& name) {
+// An older run may be publishing it at this moment: then the name is no longer there, which is no
+// error. Where the name is still there, the error is thrown: the older run could still publish.
+void CheckpointFolder::discard_unfinished(const std::string& name) {
   try {
-    retire(name);
+    discard(name);
   } catch (const StorageError&) {
     const std::vector<std::string> names = files_.list(path_);
     if (std::ranges::find(names, name) != names.end()) throw;
   }
 }
 
-void CheckpointFolder::retire(const std::string& name) {
-  const std::string dead = "dead-" + attempt_ + "-" + std::to_string(retired_++) + ".tmp";
-  files_.rename(path_of(name), path_of(dead));
-  if_possible([&] { remove_with_files(files_, path_of(dead)); });
+void CheckpointFolder::discard(const std::string& name) {
+  const std::string removed =
+      kRemovedPrefix + attempt_ + "-" + std::to_string(discarded_++) + ".tmp";
+  files_.rename(path_of(name), path_of(removed));
+  if_possible([&] { remove_with_files(files_, path_of(removed)); });
 }
 
 std::string CheckpointFolder::begin(std::uint64_t step) {
   require_taken();
   const std::vector<std::uint64_t> there = steps();
-  if (!own_line_ && !there.empty() && there.front() >= step)
+  if (!owns_steps_ && !there.empty() && there.front() >= step)
     throw ConfigError("The folder " + path_ + " has a checkpoint of step " +
                       std::to_string(there.front()) + ", and this run is at step " +
                       std::to_string(step) +
-                      " without having gone on from it: resume from it, remove it, or "
+                      " without having resumed from it: resume from it, remove it, or "
                       "choose another folder.");
   remove_unfinished(false);
   std::string unfinished = name_of_step(step) + "." + attempt_ + ".tmp";
@@ -131,8 +132,8 @@ std::string CheckpointFolder::begin(std::uint64_t step) {
   return unfinished;
 }
 
-// Where the failure came after the renaming, the unfinished name may be that of the
-// checkpoint that was replaced: remove_unfinished() syncs before it removes.
+// Where the failure came after the exchange of names, the unfinished name is that of the
+// checkpoint which was replaced: remove_unfinished() syncs before it removes.
 void CheckpointFolder::abandon() {
   if_possible([&] { remove_unfinished(false); });
 }
@@ -161,7 +162,7 @@ void CheckpointFolder::prune(const std::vector<std::uint64_t>& before,
     remove_unfinished(false);
     std::size_t kept = 1;  // the one just written
     for (const std::uint64_t other : before)
-      if (other > step || (other < step && ++kept > keep_)) retire(name_of_step(other));
+      if (other > step || (other < step && ++kept > keep_)) discard(name_of_step(other));
   });
 }
 

@@ -53,7 +53,7 @@ std::uint64_t bytes_of(Dtype dtype) {
 
 std::optional<std::uint64_t> bytes_of(Dtype dtype, const Shape& shape) {
   std::uint64_t bytes = bytes_of(dtype);
-  // A zero anywhere makes nothing of the others, however large.
+  // A zero anywhere makes the product zero, however large the other factors are.
   if (std::ranges::find(shape, 0U) != shape.end()) return 0;
   for (const std::uint64_t extent : shape)
     if (__builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;

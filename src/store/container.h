@@ -7,9 +7,9 @@
 //               "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
 //     data      the arrays one after another, nothing between them and nothing behind
 //
-// There is nothing in it to run. A reader believes nothing: the header's length is
-// limited, the arrays must cover the data exactly, and a shape must have as many elements
-// as its bytes, counted without overflow.
+// It contains no code. A reader checks everything: the header's length is limited, the arrays
+// must cover the data exactly, and a shape must have as many elements as its bytes, counted
+// without overflow.
 #pragma once
 
 #include <concepts>
@@ -30,7 +30,7 @@ enum class Dtype : std::uint8_t { f64, f32, i64, u64, bf16, u8 };
 std::string_view name_of(Dtype dtype);
 std::uint64_t bytes_of(Dtype dtype);
 
-/// What C++ has a type for; BF16 is bytes.
+/// The types that C++ has; BF16 is read as bytes.
 template <typename T>
 concept Element =
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int64_t> ||
@@ -53,17 +53,17 @@ struct Array {
   std::span<const std::byte> bytes;
 };
 
-/// Arrays by name, each the caller's memory or the container's own. Copies share what is
-/// the container's own; it is never written again.
+/// Arrays by name, in memory of the caller or of the container. Copies share the memory of the
+/// container, which is never written again.
 class Container {
  public:
-  /// Text by key, for whoever reads the file.
+  /// Text by key, for readers of the file.
   std::map<std::string, std::string, std::less<>> metadata;
 
-  /// A look at the caller's memory, which must stay put and unchanged as long as this
-  /// container and its copies are used. Throws ContractError for a name that is taken, is
-  /// not UTF-8 or is "__metadata__", for a shape that has not as many elements, and for
-  /// memory that is not aligned to the element.
+  /// Refers to the caller's memory, which must stay valid and unchanged as long as this container
+  /// and its copies are used. Throws ContractError for a name that is taken, is not UTF-8 or is
+  /// "__metadata__", for a shape with another number of elements, and for memory that is not
+  /// aligned to the element.
   void view(const std::string& name, Dtype dtype, Shape shape,
             std::span<const std::byte> bytes);
   template <Element T>
@@ -75,7 +75,7 @@ class Container {
     view(name, values, {values.size()});
   }
 
-  /// The same with memory that becomes the container's own.
+  /// The same, with memory that the container takes over.
   template <Element T>
   void keep(const std::string& name, std::vector<T> values, Shape shape) {
     auto kept = std::make_shared<const std::vector<T>>(std::move(values));
@@ -112,15 +112,14 @@ class Container {
     return values<T>(one(name)).front();
   }
 
-  /// The file in pieces: what `header` is made to hold, then the arrays where they lie.
-  /// The wider elements come first, so that all are aligned. Throws ContractError when
-  /// the header is longer than a reader would take, or has more than 16384 keys of
-  /// metadata.
+  /// The file in pieces: `header`, which is written here, then the arrays in their own memory.
+  /// Wider elements come first, so that all are aligned. Throws ContractError when the header is
+  /// longer than a reader accepts, or has more than 16384 keys of metadata.
   std::vector<std::span<const std::byte>> pieces(std::string& header) const;
 
-  /// Reads a whole file. Throws DataError, which calls the file `what`, unless it is as
-  /// described above, with every array aligned to its element. Takes no more memory than
-  /// the file itself and as much again, and 8 MiB.
+  /// Reads a whole file. Throws DataError, which calls the file `what`, unless it is as described
+  /// above, with every array aligned to its element. Takes at most twice the memory of the file,
+  /// and 8 MiB.
   static Container parse(std::vector<std::byte> file, const std::string& what);
 
  private:

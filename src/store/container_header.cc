@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Takes the words of the header as the parser reads them and says no, once and for all,
-/// to the first that has no business where it stands. `where_` is the place:
+/// Gets the tokens of the header from the parser and rejects the header at the first token that is
+/// not allowed where it stands. `where_` is the place:
 ///
 ///     {  "__metadata__" : {  "key" : "text"  },
 ///     top                 metadata

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The header of a container, as it is read: word by word, never as a tree, so that no
-// text however nested takes more memory than its own length a few times over.
+// Reads the header of a container token by token, never as a tree, so that no text, however nested,
+// takes more memory than a few times its own length.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,14 @@ struct Header {
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
-/// Short keys take far more memory than text, so there are only so many.
+/// Short keys take far more memory than their text, so their number is limited.
 inline constexpr std::size_t kMostMetadata = 16384;
 
-/// The bytes that an array takes; none when they are more than 64 bits can count.
+/// The bytes that an array takes; nothing when 64 bits cannot count them.
 std::optional<std::uint64_t> bytes_of(Dtype dtype, const Shape& shape);
 
-/// The longest header of a file of so many bytes. Reading one takes up to ten times its
-/// length, and a file may take as much memory again as it is long, and 8 MiB.
+/// The longest header of a file of so many bytes. Reading one takes up to ten times its length,
+/// and reading a file may take as much memory as the file once more, and 8 MiB.
 constexpr std::uint64_t longest_header(std::uint64_t file_bytes) {
   return (std::uint64_t{3} << 18) + file_bytes / 10;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The machine's file system. Calls that a signal broke off are made again; those that
-// failed are not.
+// The machine's file system. Calls that a signal interrupted are repeated; those that failed are
+// not.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ namespace {
                      " was refused: " + std::generic_category().message(error) + ".");
 }
 
-// Makes the call again for as long as signals break it off.
+// Repeats the call for as long as signals interrupt it.
 template <typename Call>
 auto insist(Call&& call) {
   auto result = call();
@@ -84,7 +84,7 @@ class DiskFile final : public NewFile {
   }
 
   void close() override {
-    // Linux has let go of the descriptor whatever close says.
+    // Linux has closed the descriptor even if close() reports an error.
     if (::close(file_.release()) < 0 && errno != EINTR) refuse("Closing", path_, errno);
   }
 
@@ -93,7 +93,7 @@ class DiskFile final : public NewFile {
   Descriptor file_;
 };
 
-// Whether the reason lies with the file, and not with the process that wants it.
+// Whether the error is about the file rather than about this process.
 bool is_the_files_fault(int error) {
   return error == ENOENT || error == ENOTDIR || error == EISDIR || error == ELOOP ||
          error == EIO;
@@ -124,7 +124,7 @@ class Disk final : public Files {
   }
 
   std::vector<std::byte> read(const std::string& path, std::uint64_t most) override {
-    // Without waiting, lest somebody has put a pipe there.
+    // O_NONBLOCK, because opening a pipe would wait.
     const Descriptor file(path, O_RDONLY | O_NONBLOCK);
     if (file.get() < 0) cannot_read(path, errno);
     struct stat about {};

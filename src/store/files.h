@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that a checkpoint asks of a file system, so that a test can put one in its place
-// that fails, forgets or stops at any call. Every call is one step that can go wrong by
-// itself; none tries again what failed, for after a failed fsync nobody knows what is on
-// the disk.
+// All that checkpoints need of a file system, so that a test can replace it by one that fails,
+// forgets or stops at any call. Every call is one step that can fail by itself. None repeats what
+// failed: after a failed fsync it is unknown what is on the disk.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +14,13 @@
 
 namespace topknot::store {
 
-/// A file that is being written for the first time. Going away closes it without a word:
-/// what was not synced may or may not be there after a crash.
+/// A new file that is being written. The destructor closes it and reports no error: bytes that
+/// were not synced may or may not be there after a crash.
 class NewFile {
  public:
   virtual ~NewFile() = default;
 
-  /// Asks for room for `bytes` before the first is written, where the disk can.
+  /// Reserves space for `bytes` before the first is written, where the file system can.
   virtual void reserve(std::uint64_t bytes) = 0;
   /// Appends all of `bytes`.
   virtual void write(std::span<const std::byte> bytes) = 0;
@@ -30,27 +29,27 @@ class NewFile {
   virtual void close() = 0;
 };
 
-/// A file system. Every call throws StorageError, naming itself, the path and the reason,
-/// when it is refused.
+/// A file system. A call that is refused throws StorageError, which names the call, the path and
+/// the reason.
 class Files {
  public:
   virtual ~Files() = default;
 
-  /// A file that must not be there yet.
+  /// Makes a file, which must not exist yet.
   virtual std::unique_ptr<NewFile> create(const std::string& path) = 0;
-  /// The whole file. Throws DataError when it is missing, cannot be read off the disk, or
-  /// is longer than `most` bytes, before any is read.
+  /// Reads a whole file. Throws DataError when it is missing or cannot be read from the disk, and,
+  /// before any byte is read, when it is longer than `most` bytes.
   virtual std::vector<std::byte> read(const std::string& path, std::uint64_t most) = 0;
   /// The names in a folder, sorted; none when there is no such folder.
   virtual std::vector<std::string> list(const std::string& folder) = 0;
   /// Makes a folder, and those above it that are missing. Returns false when it was
   /// there.
   virtual bool make_folder(const std::string& path) = 0;
-  /// Moves a file, over the one that is there, or a folder, to where there is none: at
-  /// every instant each name is what it was or what it is to be.
+  /// Renames a file, replacing one of the new name, or a folder, where there is none of the new
+  /// name. At every instant each name is the old one or the new one.
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Two folders change names at one instant. Where the file system cannot do that, `to`
-  /// is moved aside first, and there is an instant without it.
+  /// Exchanges the names of two folders at one instant. Where the file system cannot do that, `to`
+  /// is renamed first, and for an instant there is no `to`.
   virtual void exchange(const std::string& from, const std::string& to) = 0;
   /// Returns when the names in a folder are on the disk.
   virtual void sync_folder(const std::string& folder) = 0;

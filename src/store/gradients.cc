@@ -22,7 +22,7 @@ struct Name {
   std::string parameter;
 };
 
-/// Takes `word` and a number off the front of `text`.
+/// Removes `word` and a number from the front of `text`.
 bool take(std::string_view& text, std::string_view word, std::uint64_t& number) {
   if (!text.starts_with(word)) return false;
   text.remove_prefix(word.size());
@@ -60,7 +60,7 @@ bool is_there(Files& files, const std::string& path) {
   return std::ranges::find(names, path.substr(path.rfind('/') + 1)) != names.end();
 }
 
-// What a run that was killed while it wrote has left.
+// A run that was killed while it wrote leaves such a file.
 void remove_leftover(Files& files, const std::string& path) {
   if (is_there(files, path)) files.remove_file(path);
 }

@@ -4,10 +4,9 @@
 //
 //     "step-10/rank-0/layer.weight"    F32, in the parameter's shape
 //
-// Every step has the same ranks and every rank the same parameters. The container sorts
-// its arrays by name, so the order of the forward pass is in the metadata, under
-// "parameters", a name a line. A file without it, made by another program, is read in the
-// order of its bytes.
+// Every step has the same ranks and every rank the same parameters. The container sorts its arrays
+// by name, so the metadata has the order of the forward pass, under "parameters", one name on each
+// line. A file without it, made by another program, is read in the order of its bytes.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +27,12 @@ inline constexpr const char* kParameterOrder = "parameters";
 std::string gradient_name(std::uint64_t step, std::uint64_t rank,
                           const std::string& parameter);
 
-/// Throws ConfigError when there is something at `path`, StorageError when no file can be
-/// made there. Leaves nothing behind.
+/// Throws ConfigError when `path` exists, StorageError when no file can be made there. Leaves no
+/// file.
 void require_room_for(Files& files, const std::string& path);
 
-/// Writes the file under another name and then moves it to `path`: at no instant is there
-/// half of one. Throws StorageError.
+/// Writes the file under another name and then renames it to `path`, so that there is never a part
+/// of one. Throws StorageError.
 void write_gradients(Files& files, const std::string& path, const Container& gradients);
 
 /// A file of gradients, read and checked.
@@ -46,7 +45,7 @@ class RecordedGradients {
   const Layout& layout() const noexcept { return layout_; }
   const std::vector<std::uint64_t>& steps() const noexcept { return steps_; }
   const std::vector<std::uint64_t>& ranks() const noexcept { return ranks_; }
-  /// What the file says of itself; empty where it does not.
+  /// The metadata of that key; empty where there is none.
   std::string about(std::string_view key) const;
 
   /// All parameters of steps()[step] and ranks()[rank], as `layout()` has them.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading believes nothing twice: the hash is compared first, and what was read must
-// write itself back to the very same text.
+// Reading checks twice: the hash is compared first, and the manifest that was read must be written
+// as the very same text.
 
 #include "store/manifest.h"
 
@@ -35,8 +35,8 @@ std::string file_line(const FileSeal& seal, const std::string& name) {
          name + "\n";
 }
 
-/// Takes words and lines off the front of a text; false, for good, at the first that is
-/// not what was asked for.
+/// Removes words and lines from the front of a text. From the first that is not as asked for on,
+/// good() is false.
 class Words {
  public:
   explicit Words(std::string_view left) : left_(left) {}

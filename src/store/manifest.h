@@ -23,7 +23,7 @@
 
 namespace topknot::store {
 
-/// What must be true of a file, byte for byte.
+/// The length and the hash of a file.
 struct FileSeal {
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;
@@ -36,13 +36,13 @@ FileSeal seal_of(std::span<const std::span<const std::byte>> pieces);
 std::string weights_name();
 std::string shard_name(std::uint64_t rank);
 
-/// Texts are a line each: no control characters.
+/// Each text is one line without control characters.
 struct Manifest {
   static constexpr int kVersion = 1;
   static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 24;
 
   std::uint64_t step = 0;
-  std::string attempt;  ///< which run wrote it
+  std::string attempt;  ///< the run that wrote it
   std::string config;
   std::string model;
   FileSeal weights;
@@ -52,7 +52,7 @@ struct Manifest {
 
   /// Throws ContractError when a text is not a line.
   std::string str() const;
-  /// The only text that gives this back is str(). Throws DataError, calling it `what`.
+  /// Accepts only what str() writes. Throws DataError, which calls the text `what`.
   static Manifest parse(std::span<const std::byte> text, const std::string& what);
 };
 

@@ -5,7 +5,7 @@
 //     step-1200                      a checkpoint
 //     step-1200.ATTEMPT.tmp          one that ATTEMPT is writing
 //     dead-ATTEMPT-3.tmp             one that ATTEMPT is removing
-//     lock                           which attempt may publish
+//     lock                           names the attempt that may publish
 //     lock.ATTEMPT.tmp               the lock that ATTEMPT is writing
 #pragma once
 
@@ -19,12 +19,13 @@ namespace topknot::store {
 
 inline constexpr const char* kManifestName = "manifest";
 inline constexpr const char* kLockName = "lock";
+inline constexpr const char* kRemovedPrefix = "dead-";
 
 inline std::string name_of_step(std::uint64_t step) {
   return "step-" + std::to_string(step);
 }
 
-/// The step of a checkpoint's name; none for every other name.
+/// The step in the name of a checkpoint; nothing for any other name.
 inline std::optional<std::uint64_t> step_in(std::string_view name) {
   constexpr std::string_view kPrefix = "step-";
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -33,10 +34,10 @@ inline std::optional<std::uint64_t> step_in(std::string_view name) {
   return name_of_step(step) == name ? std::optional(step) : std::nullopt;
 }
 
-/// Whether it is one of those that end in .tmp; a file of somebody else's is not.
+/// Whether `name` is one of those above that end in .tmp.
 inline bool is_unfinished(std::string_view name) {
   return name.ends_with(".tmp") &&
-         (name.starts_with("step-") || name.starts_with("dead-") ||
+         (name.starts_with("step-") || name.starts_with(kRemovedPrefix) ||
           name.starts_with("lock."));
 }
 

@@ -6,7 +6,7 @@ namespace topknot::train {
 /// The channels of a run's link, one for each part of the trainer that sends.
 enum Channel {
   kEngineChannel,
-  kConferenceChannel,
+  kControlChannel,
   kStoreChannel,
   kRecorderChannel,
   kComparisonChannel,

@@ -3,10 +3,10 @@
 
 namespace topknot::train {
 
-Evaluation evaluate(Task& task, Replica& replica, Conference& conference) {
+Evaluation evaluate(Task& task, Replica& replica, ControlChannel& control) {
   for (const auto& [name, tensor] : replica.statistics())
-    conference.average(span_of(tensor));
-  const std::vector<double> sums = conference.sum(task.evaluate());
+    control.average(span_of(tensor));
+  const std::vector<double> sums = control.sum(task.evaluate());
   return {.test_loss = sums[1] / sums[0],
           .metric = task.metric(sums),
           .others = task.others(sums),

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "job/conference.h"
 #include "train/replica.h"
 #include "train/task.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -19,6 +19,6 @@ struct Evaluation {
 
 /// All ranks call it; each evaluates its share. The running statistics of all ranks become
 /// their mean.
-Evaluation evaluate(Task& task, Replica& replica, Conference& conference);
+Evaluation evaluate(Task& task, Replica& replica, ControlChannel& control);
 
 }  // namespace topknot::train

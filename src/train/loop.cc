@@ -41,7 +41,7 @@ Loop::Loop(Transport& link, Job job, const TrainOptions& options, Observer& obse
              static_cast<double>(job_.epochs)),
       settling_(job_.exchange == "updates" ? Settling::parse(job_.settle) : Settling{}),
       passes_(pass_state(*task_, replica_)),
-      conference_(link, kConferenceChannel),
+      control_(link, kControlChannel),
       recorder_(link, kRecorderChannel, job_, options.record),
       checkpoints_(job_, options, link, kStoreChannel),
       drift_(job_, comparison),
@@ -101,8 +101,7 @@ void Loop::step() {
                             progress_.epoch_is_done() || progress_.is_over();
   synchronizer_->finish(round_, closes_round);
   if (!record.finite) passes_.restore();
-  if (closes_round)
-    leaving_ = share_round(conference_, round_, observer_.asked_to_leave());
+  if (closes_round) leaving_ = share_round(control_, round_, observer_.asked_to_leave());
   record.seconds = watch.seconds();
   if (closes_round) end_round();
 }
@@ -121,7 +120,7 @@ void Loop::pass(StepRecord& record) {
 void Loop::end_round() {
   damage();
   nonfinite_.judge(round_, [&] {
-    return describe(synchronizer_->locate_nonfinite(round_start_), replica_, conference_);
+    return describe(synchronizer_->locate_nonfinite(round_start_), replica_, control_);
   });
   totals_.add(round_);
   for (const StepRecord& record : round_) observer_.on_step(record);
@@ -164,7 +163,7 @@ void Loop::end_epoch() {
 }
 
 void Loop::evaluate() {
-  evaluation_ = train::evaluate(*task_, replica_, conference_);
+  evaluation_ = train::evaluate(*task_, replica_, control_);
   rates_.learn(evaluation_.score);
   evaluated_ = true;
 }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "job/comparison.h"
-#include "job/conference.h"
 #include "job/engine_options.h"
 #include "job/pass_memory.h"
 #include "train/checkpoint_policy.h"
@@ -19,6 +18,7 @@
 #include "train/run_totals.h"
 #include "train/stopwatch.h"
 #include "train/synchronizer.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -58,7 +58,7 @@ class Loop {
   Rates rates_;
   const Settling settling_;
   PassMemory passes_;  // at the start of the round
-  Conference conference_;
+  ControlChannel control_;
   Recorder recorder_;
   CheckpointPolicy checkpoints_;
   DriftCheck drift_;

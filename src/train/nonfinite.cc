@@ -49,11 +49,11 @@ std::optional<NonfiniteValues> find_in_weights(Replica& replica) {
 }
 
 std::string describe(const std::optional<NonfiniteValues>& mine, const Replica& replica,
-                     Conference& conference) {
+                     ControlChannel& control) {
   const NonfiniteValues own = mine.value_or(NonfiniteValues{});
-  const std::vector<std::vector<double>> all = conference.gather(
-      {own.in_weights ? 1.0 : 0.0, static_cast<double>(own.parameter),
-       static_cast<double>(own.offset), static_cast<double>(own.count)});
+  const std::vector<std::vector<double>> all = control.gather(std::vector<double>{
+      own.in_weights ? 1.0 : 0.0, static_cast<double>(own.parameter),
+      static_cast<double>(own.offset), static_cast<double>(own.count)});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::vector<double>& one = all[rank];
     if (one[3] == 0) continue;

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include "job/conference.h"
 #include "train/replica.h"
 #include "train/train.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -30,7 +30,7 @@ std::optional<NonfiniteValues> find_in_weights(Replica& replica);
 /// "on rank 1 the gradient of fc1.weight has 3 values that are NaN or infinite, the first at
 /// 17": of the first rank that has any. All ranks call it with their own.
 std::string describe(const std::optional<NonfiniteValues>& mine, const Replica& replica,
-                     Conference& conference);
+                     ControlChannel& control);
 
 /// Whether steps that are not finite end the run or are skipped (the job's `nonfinite` and
 /// `skip_limit`). It is told what all ranks know, so all ranks decide alike.

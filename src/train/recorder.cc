@@ -2,11 +2,9 @@
 #include "train/recorder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "store/gradients.h"
-#include "store/together.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
@@ -26,7 +24,7 @@ Recorder::Recorder(Transport& link, int channel, const Job& job,
                    const RecordOptions& options)
     : options_(options), ranks_(options.ranks) {
   if (options.file.empty()) return;
-  channel_ = link.channel(channel);
+  control_.emplace(link, channel);
   if (ranks_.empty()) {
     ranks_.resize(static_cast<std::size_t>(link.size()));
     std::iota(ranks_.begin(), ranks_.end(), 0);
@@ -43,7 +41,7 @@ Recorder::Recorder(Transport& link, int channel, const Job& job,
 }
 
 void Recorder::plan(std::uint64_t first, std::uint64_t end) {
-  if (!channel_ || first >= end) return;
+  if (!control_ || first >= end) return;
   steps_ = {options_.steps.begin(), options_.steps.end()};
   if (steps_.empty()) steps_ = {first, first + (end - first) / 2, end - 1};
   if (*steps_.rbegin() >= end)
@@ -62,36 +60,37 @@ void Recorder::take(std::uint64_t step, Replica& replica) {
     if (!replica.gradient(i).empty()) order += replica.tensor(i).name + "\n";
   taken_.metadata[store::kParameterOrder] = order;
   // Parameter by parameter, so that no message is larger than one parameter of one rank.
-  for (std::size_t i = 0; i < replica.size(); ++i)
-    for (const int rank : ranks_) {
-      if (replica.gradient(i).empty()) continue;
-      std::vector<float> values = bring(rank, replica.gradient(i));
-      if (channel_->rank() != 0) continue;
-      const TensorSlot& tensor = replica.tensor(i);
+  for (std::size_t i = 0; i < replica.size(); ++i) {
+    const std::span<const float> gradient = replica.gradient(i);
+    if (gradient.empty()) continue;
+    std::vector<std::vector<float>> all = gather(gradient);
+    if (control_->rank() != 0) continue;
+    const TensorSlot& tensor = replica.tensor(i);
+    for (const int rank : ranks_)
       taken_.keep(
           store::gradient_name(step, static_cast<std::uint64_t>(rank), tensor.name),
-          std::move(values), tensor.shape);
-    }
+          std::move(all[static_cast<std::size_t>(rank)]), tensor.shape);
+  }
   unwritten_ = true;
   ++count_;
   steps_.erase(step);
   if (steps_.empty()) write();
 }
 
-std::vector<float> Recorder::bring(int rank, std::span<const float> mine) {
-  if (channel_->rank() == rank && rank != 0)
-    channel_->wait(channel_->send(0, std::as_bytes(mine)));
-  if (channel_->rank() != 0) return {};
-  if (rank == 0) return {mine.begin(), mine.end()};
-  std::vector<std::byte> bytes;
-  channel_->wait(channel_->recv(rank, bytes, mine.size_bytes()));
-  if (bytes.size() != mine.size_bytes())
-    throw LinkError(rank, "Rank " + std::to_string(rank) + " sent " +
-                              std::to_string(bytes.size()) + " bytes of a gradient of " +
-                              std::to_string(mine.size_bytes()) + ".");
-  std::vector<float> values(mine.size());
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
+std::vector<std::vector<float>> Recorder::gather(std::span<const float> mine) {
+  std::vector<float> sent;
+  if (std::ranges::binary_search(ranks_, control_->rank()))
+    sent.assign(mine.begin(), mine.end());
+  std::vector<std::vector<float>> all = control_->gather_at_0(sent, mine.size());
+  for (const int rank : ranks_) {
+    if (control_->rank() != 0) break;
+    const std::size_t bytes = all[static_cast<std::size_t>(rank)].size() * sizeof(float);
+    if (bytes != mine.size_bytes())
+      throw LinkError(rank, "Rank " + std::to_string(rank) + " sent " +
+                                std::to_string(bytes) + " bytes of a gradient of " +
+                                std::to_string(mine.size_bytes()) + ".");
+  }
+  return all;
 }
 
 std::uint64_t Recorder::finish() {
@@ -100,12 +99,8 @@ std::uint64_t Recorder::finish() {
 }
 
 void Recorder::write() {
-  store::Note note = store::attempt([&](store::Note&) {
-    if (channel_->rank() == 0)
-      store::write_gradients(store::disk(), options_.file.string(), taken_);
-  });
-  store::broadcast(*channel_, note);
-  store::require_ok(note);
+  control_->on_rank_0(
+      [&] { store::write_gradients(store::disk(), options_.file.string(), taken_); });
   unwritten_ = false;
   taken_ = {};
 }

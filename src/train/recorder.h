@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -15,6 +15,7 @@
 #include "topknot/transport.h"
 #include "train/replica.h"
 #include "train/train.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -39,11 +40,11 @@ class Recorder {
   std::uint64_t finish();
 
  private:
-  /// Sends the gradient of `rank` to rank 0, which returns it; other ranks return nothing.
-  std::vector<float> bring(int rank, std::span<const float> mine);
+  /// On rank 0 the gradients of the ranks to record, by rank; nothing elsewhere.
+  std::vector<std::vector<float>> gather(std::span<const float> mine);
   void write();
 
-  std::unique_ptr<Transport> channel_;
+  std::optional<ControlChannel> control_;
   const RecordOptions options_;
   std::set<std::uint64_t> steps_;  // still to come
   std::vector<int> ranks_;

@@ -5,7 +5,7 @@
 
 namespace topknot::train {
 
-bool share_round(Conference& conference, std::span<StepRecord> round,
+bool share_round(ControlChannel& control, std::span<StepRecord> round,
                  bool asked_to_leave) {
   std::vector<double> mine = {asked_to_leave ? 1.0 : 0.0};
   for (StepRecord& step : round) {
@@ -14,7 +14,7 @@ bool share_round(Conference& conference, std::span<StepRecord> round,
     step.loss = 0;
   }
   bool leaving = false;
-  const std::vector<std::vector<double>> all = conference.gather(mine);
+  const std::vector<std::vector<double>> all = control.gather(mine);
   for (const std::vector<double>& one : all) {
     leaving |= one[0] != 0;
     auto value = one.begin() + 1;

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "job/conference.h"
 #include "train/train.h"
+#include "transports/control_channel.h"
 
 namespace topknot::train {
 
@@ -12,7 +12,7 @@ namespace topknot::train {
 /// their steps were finite, the bytes they sent, and whether they have been asked to leave.
 /// Makes loss, finite and sent_bytes of the steps those of all ranks. Returns whether any rank
 /// has been asked to leave.
-bool share_round(Conference& conference, std::span<StepRecord> round,
+bool share_round(ControlChannel& control, std::span<StepRecord> round,
                  bool asked_to_leave);
 
 }  // namespace topknot::train

@@ -19,7 +19,7 @@ enum class Kind : std::uint32_t { question, answer, lost, disagreement };
 /// A control message; a failure's sentence comes after it.
 struct Control {
   Kind kind = Kind::question;
-  std::int32_t peer = kNobody;  // whom the sender waits for, or who is to blame
+  std::int32_t peer = kNobody;  // the rank that the sender waits for, or that is lost
   std::uint64_t number = 0;     // of the question
 };
 static_assert(sizeof(Control) == 16);
@@ -96,7 +96,7 @@ void FailureAgreement::fail(Failure failure, bool tell) {
   network_.on_failure();
 }
 
-// A rank whose job has ended waits for nobody any more, but that is not why others wait.
+// After a failure a rank waits for nobody, but that is not why others wait for it.
 Bytes FailureAgreement::answer(std::uint64_t number) {
   const std::scoped_lock lock(mutex_);
   if (failure_) return bytes_of(*failure_);
@@ -206,7 +206,7 @@ Failure FailureAgreement::silence(const Wait::Edge& overdue, int lost,
   return {lost, std::move(sentence)};
 }
 
-// Each of them is alive, so none is lost; the lowest of the circle stands for all.
+// Each of them answers, so none is lost; the error names the lowest rank of the circle.
 Failure FailureAgreement::circle(const std::vector<int>& path) const {
   std::string sentence = "ranks wait for each other for " + core::shortest(timeout_) +
                          " s: " + name(rank_) + " waits for " + name(path.front());

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the ranks of a job agree on what ended it. Every transport uses this one.
+// How the ranks of a job agree on the cause of a failure. Every transport uses it.
 //
-// A rank that waits for a lost rank makes others wait for itself, so whom a rank waits for is
-// not always who is to blame. Each rank knows whom it waits for at this moment: its edge of the
-// wait-for graph. When a wait is overdue the rank asks all others for their edges and follows
-// them from the rank that it waits for. Who does not answer, or waits for nobody, is where the
-// graph ends, and is lost.
+// A rank that waits for a lost rank makes others wait for itself, so the rank that is waited for
+// is not always the one that is lost. Each rank knows which rank it waits for at this moment: its
+// edge of the wait-for graph. When a wait is overdue, the rank asks all others for their edges and
+// follows them from the rank that it waits for. The path ends at a rank that does not answer or
+// waits for nobody: that rank is lost.
 //
 //   rank 2 is stopped        1 --> 0 --> 3 --> 2     rank 1 asks: 0 waits for 3, 3 waits for 2,
 //                                                    2 does not answer: rank 2 is lost
 //
-// An answer belongs to one question, so that nothing is left of a wait that ended well. The
-// first rank that knows what ended the job tells all others, and every rank throws the same
-// error. A rank that finds that two ranks disagree tells it in the same way.
+// An answer belongs to one question, so a wait that ended well leaves nothing behind. The first
+// rank that knows the cause tells all others, and every rank throws the same error. A rank that
+// finds that two ranks disagree tells all others in the same way.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@
 
 namespace topknot::transports {
 
-/// What ended a job.
+/// Why a job failed.
 struct Failure {
   int peer = 0;
   std::string sentence;
@@ -49,7 +49,7 @@ class FailureAgreement {
   using Clock = std::chrono::steady_clock;
   using Bytes = std::vector<std::byte>;
 
-  /// Stands for all other ranks at once as those that are waited for.
+  /// In place of a rank: this rank waits for all others.
   static constexpr int kEveryone = -2;
   /// No control message is longer.
   static constexpr std::size_t kMostBytes = 4096;
@@ -57,13 +57,13 @@ class FailureAgreement {
   struct Network {
     /// Sends a control message to a rank, without waiting for it, and never throws.
     std::function<void(int to, Bytes message)> post;
-    /// Is called once, as soon as failed() is true: whoever waits has to look.
+    /// Is called once, as soon as failed() is true: threads that wait must check it.
     std::function<void()> on_failure;
   };
 
   FailureAgreement(int rank, int size, double timeout, Network network);
 
-  /// While it lives this rank waits for `peer`.
+  /// While this object exists, its rank waits for `peer`.
   class Wait {
    public:
     Wait(FailureAgreement& agreement, int peer);
@@ -73,7 +73,7 @@ class FailureAgreement {
 
     /// When the wait is overdue.
     Clock::time_point deadline() const noexcept { return place_->deadline; }
-    /// What this rank is doing, for the sentence of a failure.
+    /// What this rank is doing, for the error's sentence.
     void describe(std::string doing);
 
    private:
@@ -88,23 +88,23 @@ class FailureAgreement {
     std::list<Edge>::iterator place_;
   };
 
-  /// Whether the job has ended in a failure.
+  /// Whether the job has failed.
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   /// Only once failed() is true.
   const Failure& failure() const noexcept { return *failure_; }
 
-  /// Ends the job with `failure` unless it has ended. With `tell` all other ranks hear of it.
+  /// Makes the job fail with `failure` unless it has failed. With `tell` all other ranks are told.
   void fail(Failure failure, bool tell = true);
 
-  /// Takes a control message. What is none is ignored.
+  /// Handles a control message. Ignores anything else.
   void receive(int from, std::span<const std::byte> message);
 
-  /// Asks about waits that are overdue and decides once the answers are here or too late. To
-  /// be called again and again from the first deadline on; returns when next.
+  /// Asks about waits that are overdue, and decides once the answers have come or are too late.
+  /// To be called repeatedly from the first deadline on. Returns when to call it next.
   Clock::time_point check(Clock::time_point now);
 
-  /// How long a rank may take to answer: longer than a busy machine lets a process that is
-  /// ready wait for its turn, and so short that a rank ends within 2 s of its timeout.
+  /// How long a rank may take to answer: longer than a process waits for its turn on a busy
+  /// machine, and so short that a rank ends within 2 s of its timeout.
   static constexpr std::chrono::seconds kAnswerTime{1};
 
  private:

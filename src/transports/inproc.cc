@@ -2,17 +2,16 @@
 //
 // inproc: ranks are threads of one process.
 //
-// Every ordered pair of ranks has, for each channel, a Queue: the sends nobody has asked
-// for yet and the receives nobody has answered yet; one of the two queues is always
-// empty. Whoever comes second copies, straight from the sender's bytes into the
-// receiver's vector, so a message is copied once, nothing depends on the order of the
-// waits, and a wait only sleeps until the other side has come.
+// Every ordered pair of ranks has, for each channel, a Queue of sends that have no receive yet
+// and of receives that have no send yet; one of the two is always empty. The second of the two
+// ranks copies from the sender's bytes into the receiver's vector. So a message is copied once,
+// the order of the waits does not matter, and a wait only sleeps until the other rank has called.
 //
-// A rank that goes away (its last channel is destroyed, for instance by an exception)
-// closes its queues. Whoever waits for it is told at once rather than at the deadline.
+// A rank leaves when its last channel is destroyed, for instance by an exception. Its queues are
+// then closed, and ranks that wait for it return at once rather than at the deadline.
 //
-// What ended the job the ranks agree on by FailureAgreement. Its control messages are calls:
-// the asking thread runs the other rank's answer.
+// The ranks agree on the cause of a failure by FailureAgreement. Its control messages are calls:
+// the thread that asks runs the other rank's answer.
 
 #include <algorithm>
 #include <chrono>
@@ -38,20 +37,21 @@ using Clock = FailureAgreement::Clock;
 
 /// One message as one side sees it. Guarded by its queue's mutex.
 struct Operation {
-  std::span<const std::byte> bytes;        // of a send
-  std::vector<std::byte>* into = nullptr;  // of a receive
-  std::size_t limit = 0;                   // of a receive
+  std::span<const std::byte> bytes;                      // of a send
+  std::shared_ptr<const std::vector<std::byte>> shared;  // owns `bytes`, or nothing
+  std::vector<std::byte>* into = nullptr;                // of a receive
+  std::size_t limit = 0;                                 // of a receive
   bool done = false;
-  std::size_t too_long = 0;  // the length that broke the limit, if one did
+  std::size_t too_long = 0;  // the message's length where that is over the limit
 };
 
-/// What passes from one rank to another over one channel.
+/// The messages from one rank to another over one channel.
 struct Queue {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::shared_ptr<Operation>> sent;    // not yet received
   std::deque<std::shared_ptr<Operation>> wanted;  // not yet sent
-  bool closed = false;                            // one of its two ranks has gone
+  bool closed = false;                            // one of its two ranks has left
 
   void deliver(Operation& from, Operation& to) {
     if (from.bytes.size() > to.limit) to.too_long = from.bytes.size();
@@ -61,7 +61,7 @@ struct Queue {
     changed.notify_all();
   }
 
-  // The memory behind a operation is about to go: no peer may touch it any more.
+  // The memory of the operation is about to be freed: no peer may use it any more.
   void withdraw(const std::shared_ptr<Operation>& operation) {
     std::erase(sent, operation);
     std::erase(wanted, operation);
@@ -107,24 +107,24 @@ class Hub {
   void leave(int rank) {
     const std::scoped_lock lock(mutex_);
     closed_[static_cast<std::size_t>(rank)] = true;
-    for_lanes_of(rank, [](Queue& queue) { queue.closed = true; });
+    for_queues_of(rank, [](Queue& queue) { queue.closed = true; });
   }
 
  private:
-  // Lets `rank`, wherever it waits, look again.
+  // Ends the sleep of `rank`, wherever it waits.
   void wake(int rank) {
     const std::scoped_lock lock(mutex_);
-    for_lanes_of(rank, [](Queue&) {});
+    for_queues_of(rank, [](Queue&) {});
   }
 
   template <typename Change>
-  void for_lanes_of(int rank, Change change) {
+  void for_queues_of(int rank, Change change) {
     for (auto& [channel, queues] : channels_) {
       for (std::size_t i = 0; i < queues.size(); ++i) {
         const auto from = static_cast<int>(i) / size_;
         const auto to = static_cast<int>(i) % size_;
         if (!queues[i] || (from != rank && to != rank)) continue;
-        const std::scoped_lock lane_lock(queues[i]->mutex);
+        const std::scoped_lock queue_lock(queues[i]->mutex);
         change(*queues[i]);
         queues[i]->changed.notify_all();
       }
@@ -138,13 +138,13 @@ class Hub {
   std::vector<std::unique_ptr<FailureAgreement>> agreements_;  // by rank
 };
 
-/// A rank's presence: when the last of its channels is gone, so is the rank.
-class Seat {
+/// Shared by the channels of one rank: the rank leaves when the last of them is destroyed.
+class RankLifetime {
  public:
-  Seat(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
-  ~Seat() { hub_->leave(rank_); }
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
+  RankLifetime(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  ~RankLifetime() { hub_->leave(rank_); }
+  RankLifetime(const RankLifetime&) = delete;
+  RankLifetime& operator=(const RankLifetime&) = delete;
 
   Hub& hub() const noexcept { return *hub_; }
   int rank() const noexcept { return rank_; }
@@ -156,33 +156,27 @@ class Seat {
 
 class Inproc final : public Transport {
  public:
-  Inproc(std::shared_ptr<Seat> seat, std::vector<int> path)
-      : seat_(std::move(seat)),
+  Inproc(std::shared_ptr<RankLifetime> lifetime, std::vector<int> path)
+      : lifetime_(std::move(lifetime)),
         path_(std::move(path)),
-        agreement_(seat_->hub().agreement(seat_->rank())) {
+        agreement_(lifetime_->hub().agreement(lifetime_->rank())) {
     for (int peer = 0; peer < size(); ++peer) {
-      to_.push_back(&seat_->hub().queue(path_, rank(), peer));
-      from_.push_back(&seat_->hub().queue(path_, peer, rank()));
+      to_.push_back(&lifetime_->hub().queue(path_, rank(), peer));
+      from_.push_back(&lifetime_->hub().queue(path_, peer, rank()));
     }
   }
 
-  int rank() const noexcept override { return seat_->rank(); }
-  int size() const noexcept override { return seat_->hub().size(); }
+  int rank() const noexcept override { return lifetime_->rank(); }
+  int size() const noexcept override { return lifetime_->hub().size(); }
 
   Pending send(int to, std::span<const std::byte> bytes) override {
-    auto operation = std::make_shared<Operation>();
-    operation->bytes = bytes;
-    Queue& queue = *to_.at(static_cast<std::size_t>(to));
-    {
-      const std::scoped_lock lock(queue.mutex);
-      if (queue.wanted.empty()) {
-        queue.sent.push_back(operation);
-      } else {
-        queue.deliver(*operation, *queue.wanted.front());
-        queue.wanted.pop_front();
-      }
-    }
-    return remember({&queue, std::move(operation), to});
+    return start_send(to, bytes, nullptr);
+  }
+
+  Pending send_shared(int to,
+                      std::shared_ptr<const std::vector<std::byte>> bytes) override {
+    const std::span<const std::byte> view = *bytes;
+    return start_send(to, view, std::move(bytes));
   }
 
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
@@ -214,7 +208,7 @@ class Inproc final : public Transport {
     if (!operation->done) {
       queue->withdraw(operation);
       lock.unlock();
-      agreement_.fail(parting_of(peer));
+      agreement_.fail(why_left(peer));
       abandon();
       agreement_.failure().raise();
     }
@@ -229,8 +223,8 @@ class Inproc final : public Transport {
     agreement_.fail(Failure::of(cause));
   }
 
-  // Messages nobody will wait for: the channel is dead, and whoever sees the error is about
-  // to let go of the memory behind them.
+  // Nobody will wait for these messages: the channel has failed, and their memory is about to
+  // be freed.
   void abandon() noexcept override {
     for (auto& [id, message] : under_way_) {
       const std::scoped_lock lock(message.queue->mutex);
@@ -248,7 +242,7 @@ class Inproc final : public Transport {
   std::unique_ptr<Transport> channel(int id) override {
     std::vector<int> path = path_;
     path.push_back(id);
-    return std::make_unique<Inproc>(seat_, std::move(path));
+    return std::make_unique<Inproc>(lifetime_, std::move(path));
   }
 
   ~Inproc() override { abandon(); }
@@ -262,21 +256,39 @@ class Inproc final : public Transport {
     int peer;
   };
 
+  Pending start_send(int to, std::span<const std::byte> bytes,
+                     std::shared_ptr<const std::vector<std::byte>> shared) {
+    auto operation = std::make_shared<Operation>();
+    operation->bytes = bytes;
+    operation->shared = std::move(shared);
+    Queue& queue = *to_.at(static_cast<std::size_t>(to));
+    {
+      const std::scoped_lock lock(queue.mutex);
+      if (queue.wanted.empty()) {
+        queue.sent.push_back(operation);
+      } else {
+        queue.deliver(*operation, *queue.wanted.front());
+        queue.wanted.pop_front();
+      }
+    }
+    return remember({&queue, std::move(operation), to});
+  }
+
   Pending remember(UnderWay message) {
     const Pending id{next_++};
     under_way_.emplace(id, std::move(message));
     return id;
   }
 
-  // Why `peer` has left: for what it has heard of, which may not have come here yet, or for
-  // a reason of its own.
-  Failure parting_of(int peer) const {
-    const FailureAgreement& theirs = seat_->hub().agreement(peer);
+  // Why `peer` has left: because of a failure that it has heard of and this rank has not yet,
+  // or for a reason of its own.
+  Failure why_left(int peer) const {
+    const FailureAgreement& theirs = lifetime_->hub().agreement(peer);
     if (theirs.failed()) return theirs.failure();
     return {peer, "rank " + std::to_string(peer) + " has left the job"};
   }
 
-  // Returns when the operation is done or cannot be any more. Holds the lock at the end.
+  // Returns when the operation is done or can no longer be. Holds the lock at the end.
   void await(std::unique_lock<std::mutex>& lock, Queue& queue, const Operation& operation,
              int peer) {
     const FailureAgreement::Wait wait(agreement_, peer);
@@ -291,7 +303,7 @@ class Inproc final : public Transport {
     }
   }
 
-  std::shared_ptr<Seat> seat_;
+  std::shared_ptr<RankLifetime> lifetime_;
   const std::vector<int> path_;  // the ids that led here from the first channel
   FailureAgreement& agreement_;
   std::vector<Queue*> to_;    // by rank of the receiver
@@ -309,8 +321,8 @@ std::vector<std::unique_ptr<Transport>> make_inproc(int size,
   auto hub = std::make_shared<Hub>(size, options.timeout);
   std::vector<std::unique_ptr<Transport>> ranks;
   for (int rank = 0; rank < size; ++rank)
-    ranks.push_back(
-        std::make_unique<Inproc>(std::make_shared<Seat>(hub, rank), std::vector<int>{}));
+    ranks.push_back(std::make_unique<Inproc>(std::make_shared<RankLifetime>(hub, rank),
+                                             std::vector<int>{}));
   return ranks;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// metered: passes everything on to another channel and counts it.
+// metered: forwards everything to another channel and counts it.
 
 #include <numeric>
 #include <utility>
 
 #include "topknot/error.h"
 #include "topknot/transports.h"
+#include "transports/forwarding_transport.h"
 
 namespace topknot {
 namespace {
@@ -16,34 +17,11 @@ void fit(Traffic& traffic, int ranks) {
   traffic.messages_to.resize(static_cast<std::size_t>(ranks));
 }
 
-class Metered final : public Transport {
+class Metered final : public ForwardingTransport {
  public:
   Metered(std::unique_ptr<Transport> link, std::shared_ptr<Traffic> traffic)
-      : link_(std::move(link)), traffic_(std::move(traffic)) {}
+      : ForwardingTransport(std::move(link)), traffic_(std::move(traffic)) {}
 
-  int rank() const noexcept override { return link_->rank(); }
-  int size() const noexcept override { return link_->size(); }
-
-  Pending send(int to, std::span<const std::byte> bytes) override {
-    const Pending message = link_->send(to, bytes);
-    count(to, bytes.size(), 1);
-    return message;
-  }
-
-  Pending send_shared(int to,
-                      std::shared_ptr<const std::vector<std::byte>> bytes) override {
-    const std::size_t size = bytes->size();
-    const Pending message = link_->send_shared(to, std::move(bytes));
-    count(to, size, 1);
-    return message;
-  }
-
-  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    return link_->recv(from, into, limit);
-  }
-
-  void fail(const LinkError& cause) noexcept override { link_->fail(cause); }
-  void abandon() noexcept override { link_->abandon(); }
   void wait(Pending message) override {
     // Counts also when wait() throws: the time until a deadline was spent all the same.
     struct Stopwatch {
@@ -52,12 +30,12 @@ class Metered final : public Transport {
       double start;
       ~Stopwatch() { total += clock.now() - start; }
     };
-    const Stopwatch stopwatch{*link_, traffic_->wait_seconds, link_->now()};
-    link_->wait(message);
+    const Stopwatch stopwatch{*this, traffic_->wait_seconds, now()};
+    link().wait(message);
   }
 
   bool allreduce(std::span<float> x) override {
-    if (!link_->allreduce(x)) return false;
+    if (!link().allreduce(x)) return false;
     // As a ring would: every rank passes on all but one P-th of the vector, twice.
     const auto ranks = static_cast<std::uint64_t>(size());
     const std::uint64_t bytes = 2 * x.size_bytes() * (ranks - 1) / ranks;
@@ -65,22 +43,21 @@ class Metered final : public Transport {
     return true;
   }
 
-  double now() const noexcept override { return link_->now(); }
-
-  int node_of(int rank) const noexcept override { return link_->node_of(rank); }
-
-  std::unique_ptr<Transport> channel(int id) override {
-    return std::make_unique<Metered>(link_->channel(id), traffic_);
+ private:
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return std::make_unique<Metered>(std::move(channel), traffic_);
   }
 
- private:
+  void on_sent(int to, std::span<const std::byte> bytes) override {
+    count(to, bytes.size(), 1);
+  }
+
   void count(int to, std::uint64_t bytes, std::uint64_t messages) {
-    fit(*traffic_, size());  // it may have been set back to nothing since
+    fit(*traffic_, size());  // the owner may have cleared it since
     traffic_->bytes_to[to] += bytes;
     traffic_->messages_to[to] += messages;
   }
 
-  std::unique_ptr<Transport> link_;
   std::shared_ptr<Traffic> traffic_;
 };
 

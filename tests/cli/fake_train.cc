@@ -45,7 +45,7 @@ bool any_of_all(Transport& link, bool mine) {
 std::uint64_t load(const std::filesystem::path& folder) {
   std::ifstream file(folder / "step");
   std::uint64_t step = 0;
-  if (!(file >> step)) throw NoCheckpointError("There is no checkpoint to go on from.");
+  if (!(file >> step)) throw NoCheckpointError("There is no usable checkpoint to resume from.");
   return step;
 }
 

@@ -9,6 +9,7 @@
 #include "cli/chrome_trace.h"
 #include "cli/folders.h"
 #include "topknot/transports.h"
+#include "transports/forwarding_transport.h"
 
 namespace topknot::cli {
 namespace {
@@ -119,27 +120,17 @@ TEST(Texts, AreShort) {
 }
 
 /// A link whose clock is its own.
-class OtherClock final : public Transport {
+class OtherClock final : public ForwardingTransport {
  public:
   OtherClock(std::unique_ptr<Transport> link, double ahead)
-      : link_(std::move(link)), ahead_(ahead) {}
-  int rank() const noexcept override { return link_->rank(); }
-  int size() const noexcept override { return link_->size(); }
-  Pending send(int to, std::span<const std::byte> bytes) override {
-    return link_->send(to, bytes);
-  }
-  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    return link_->recv(from, into, limit);
-  }
-  void wait(Pending message) override { link_->wait(message); }
-  bool allreduce(std::span<float> x) override { return link_->allreduce(x); }
-  double now() const noexcept override { return link_->now() + ahead_; }
-  std::unique_ptr<Transport> channel(int id) override {
-    return std::make_unique<OtherClock>(link_->channel(id), ahead_);
-  }
+      : ForwardingTransport(std::move(link)), ahead_(ahead) {}
+  double now() const noexcept override { return link().now() + ahead_; }
 
  private:
-  std::unique_ptr<Transport> link_;
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return std::make_unique<OtherClock>(std::move(channel), ahead_);
+  }
+
   double ahead_;
 };
 

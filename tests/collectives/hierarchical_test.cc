@@ -9,6 +9,7 @@
 #include "contract.h"
 #include "copy_of.h"
 #include "topknot/error.h"
+#include "transports/forwarding_transport.h"
 
 namespace topknot::testing {
 namespace {
@@ -202,29 +203,20 @@ TEST(Hierarchical, FindsAnOverflowInsideANode) {
 // ---- which ranks share a node
 
 /// A channel whose ranks are on the hosts that it is told.
-class Hosted final : public Transport {
+class Hosted final : public ForwardingTransport {
  public:
   Hosted(Transport& link, std::vector<int> hosts)
-      : link_(link), hosts_(std::move(hosts)) {}
+      : ForwardingTransport(link), hosts_(std::move(hosts)) {}
 
-  int rank() const noexcept override { return link_.rank(); }
-  int size() const noexcept override { return link_.size(); }
-  Pending send(int to, std::span<const std::byte> bytes) override {
-    return link_.send(to, bytes);
-  }
-  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    return link_.recv(from, into, limit);
-  }
-  void wait(Pending message) override { link_.wait(message); }
-  bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
-  double now() const noexcept override { return link_.now(); }
   int node_of(int rank) const noexcept override {
     return hosts_[static_cast<std::size_t>(rank)];
   }
-  std::unique_ptr<Transport> channel(int id) override { return link_.channel(id); }
 
  private:
-  Transport& link_;
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return channel;
+  }
+
   const std::vector<int> hosts_;
 };
 

@@ -21,6 +21,7 @@
 #include "core/wire.h"
 #include "ranks.h"
 #include "topknot/catalog.h"
+#include "transports/forwarding_transport.h"
 
 namespace topknot::testing {
 
@@ -36,18 +37,34 @@ struct Sent {
 };
 
 /// Passes everything on and sorts what is sent by looking at the headers.
-class SortingMeter final : public Transport {
+class SortingMeter final : public ForwardingTransport {
  public:
-  explicit SortingMeter(Transport& link) : link_(link) {}
+  using ForwardingTransport::ForwardingTransport;
   /// From now on; a new step begins.
   void sort_into(Sent& sent) {
     sent_ = &sent;
     located_ = false;
   }
 
-  int rank() const noexcept override { return link_.rank(); }
-  int size() const noexcept override { return link_.size(); }
-  Pending send(int to, std::span<const std::byte> bytes) override {
+  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
+    const Pending message = link().recv(from, into, limit);
+    receiving_[message] = &into;
+    return message;
+  }
+  void wait(Pending message) override {
+    link().wait(message);
+    const auto received = receiving_.find(message);
+    if (received == receiving_.end()) return;
+    located_ = located_ || has_positions(*received->second);
+    receiving_.erase(received);
+  }
+
+ private:
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return channel;
+  }
+
+  void on_sent(int, std::span<const std::byte> bytes) override {
     const std::uint64_t words = (bytes.size() - core::kHeaderBytes) / 4;
     located_ = located_ || has_positions(bytes);
     std::uint64_t& kind = has_positions(bytes) ? sent_->positions
@@ -55,30 +72,12 @@ class SortingMeter final : public Transport {
                                                : sent_->agreement;
     kind += words;
     ++sent_->messages;
-    return link_.send(to, bytes);
   }
-  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    const Pending message = link_.recv(from, into, limit);
-    receiving_[message] = &into;
-    return message;
-  }
-  void wait(Pending message) override {
-    link_.wait(message);
-    const auto received = receiving_.find(message);
-    if (received == receiving_.end()) return;
-    located_ = located_ || has_positions(*received->second);
-    receiving_.erase(received);
-  }
-  bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
-  double now() const noexcept override { return link_.now(); }
-  std::unique_ptr<Transport> channel(int id) override { return link_.channel(id); }
 
- private:
   static bool has_positions(std::span<const std::byte> message) {
     return static_cast<core::Values>(message[5]) == core::Values::none;
   }
 
-  Transport& link_;
   Sent* sent_ = nullptr;
   bool located_ = false;  // positions have been seen on this step
   std::map<Pending, const std::vector<std::byte>*> receiving_;

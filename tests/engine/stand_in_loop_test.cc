@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "core/random.h"
-#include "job/conference.h"
 #include "job/optimizer.h"
 #include "ranks.h"
 #include "store/checkpoint.h"
 #include "store/memory_files.h"
 #include "topknot/engine.h"
 #include "topknot/error.h"
+#include "transports/control_channel.h"
 
 namespace topknot::testing {
 namespace {
@@ -104,7 +104,7 @@ class Loop {
         leave_(leave),
         stoppable_(stoppable),
         engine_(link, layout(), engine_options()),
-        conference_(link, 1),
+        control_(link, 1),
         store_(link.channel(2)),
         folder_(files, "run"),
         optimizer_(train::make_optimizer(Spec::parse("sgd:momentum=0.9"), kSizes)) {
@@ -122,7 +122,7 @@ class Loop {
       optimizer_->begin_step();
       for (std::size_t p = 0; p < kSizes.size(); ++p)
         optimizer_->apply(p, model_.weights[p], engine_.gradient(p), {.lr = 0.05});
-      const auto sums = conference_.sum({loss, leave_ && link_.rank() == 1 ? 1.0 : 0.0});
+      const auto sums = control_.sum({loss, leave_ && link_.rank() == 1 ? 1.0 : 0.0});
       outcome.loss = sums[0];
       leaves = sums[1] > 0;
       if (stoppable_ && link_.rank() == 2 && engine_.steps() == 4) leave_ = true;
@@ -168,7 +168,7 @@ class Loop {
   std::atomic<bool>& leave_;
   const bool stoppable_;
   Engine engine_;
-  train::Conference conference_;
+  ControlChannel control_;
   std::unique_ptr<Transport> store_;
   store::CheckpointFolder folder_;
   std::unique_ptr<train::Optimizer> optimizer_;

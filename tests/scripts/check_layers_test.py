@@ -138,9 +138,9 @@ class LayersTest(unittest.TestCase):
 
     def test_each_outside_library_has_one_home(self):
         for header, home, elsewhere in [
-            ("mpi.h", "src/transports/mpi.cc", "src/transports/metered.cc"),
+            ("mpi.h", "src/transports/mpi/mpi.cc", "src/transports/metered.cc"),
             ("hwy/highway.h", "src/core/select.cc", "src/compressors/topk.cc"),
-            ("xxhash.h", "src/core/hash.cc", "src/transports/mpi.cc"),
+            ("xxhash.h", "src/core/hash.cc", "src/transports/mpi/mpi.cc"),
             ("CLI/CLI.hpp", "src/cli/command/main.cc", "src/engine/a.cc"),
             ("toml++/toml.h", "src/cli/command/main.cc", "src/params.cc"),
             ("nlohmann/json.hpp", "src/cli/command/main.cc", "src/sim/replay.cc"),
@@ -148,7 +148,7 @@ class LayersTest(unittest.TestCase):
             ("fmt/format.h", "src/cli/command/main.cc", "src/train/loop.cc"),
             ("torch/torch.h", "src/train/loop.cc", "src/cli/command/main.cc"),
             ("torch/torch.h", "src/train/tasks/images.cc", "src/job/check.cc"),
-            ("c10/util/intrusive_ptr.h", "src/transports/c10d.cc", "src/transports/mpi.cc"),
+            ("c10/util/intrusive_ptr.h", "src/transports/c10d/c10d.cc", "src/transports/mpi/mpi.cc"),
             ("zlib.h", "src/data/idx.cc", "src/store/a.cc"),
             ("sys/socket.h", "src/transports/a.cc", "src/collectives/a.cc"),
         ]:

@@ -60,7 +60,7 @@ TEST(Checkpoint, SaysWhatWasFoundWhenThereIsNone) {
     CheckpointFolder folder(files, "nowhere");
     EXPECT_REFUSAL(
         folder.load(link), NoCheckpointError,
-        "Rank 0: There is no checkpoint to go on from in nowhere: it has none.");
+        "Rank 0: There is no usable checkpoint to resume from in nowhere: it has none.");
     folder.load(link);
   });
   for (const auto& error : errors)
@@ -104,7 +104,7 @@ TEST(Checkpoint, RefusesToMixWithSomebodyElsesRun) {
     EXPECT_REFUSAL(
         save(fresh, link, 5), ConfigError,
         "The folder c has a checkpoint of step 20, and this run is at step 5 without "
-        "having gone on from it: resume from it, remove it, or choose another folder.");
+        "having resumed from it: resume from it, remove it, or choose another folder.");
   });
   EXPECT_EQ(load(files, "c", 2), 20U);
 }

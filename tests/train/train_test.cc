@@ -242,7 +242,7 @@ TEST(Training, RefusesToGoOnFromNothing) {
   const Folder folder;
   EXPECT_REFUSAL(train_on(1, small_job(), {.checkpoints = folder.path(), .resume = true}),
                  NoCheckpointError,
-                 "Rank 0: There is no checkpoint to go on from in " +
+                 "Rank 0: There is no usable checkpoint to resume from in " +
                      folder.path().string() + ": it has none.");
 }
 

@@ -2,7 +2,7 @@
 //
 // The threads of the c10d transport, over a stand-in for Gloo: in a build without torch, so
 // that the sanitizers see all of it. python/tests/test_link.py has the same over Gloo itself.
-#include "transports/c10d.h"
+#include "transports/c10d/c10d.h"
 
 #include <gtest/gtest.h>
 

@@ -93,7 +93,7 @@ TEST(FailureAgreement, FollowsTheWaitsToARankThatWaitsForNobody) {
   EXPECT_FALSE(ranks.at(0).failure().disagreement);
 }
 
-TEST(FailureAgreement, ForgetsAQuestionThatWasSurvived) {
+TEST(FailureAgreement, ForgetsAQuestionAboutAWaitThatEndedWell) {
   Ranks ranks(3);
   ranks.stop(1);
   ranks.stop(2);

@@ -46,6 +46,20 @@ TEST(Inproc, LetsBothSidesWaitForTheirSendFirst) {
   });
 }
 
+TEST(Inproc, KeepsSharedBytesUntilTheyHaveBeenReceived) {
+  run(2, [](Transport& link) {
+    auto out = std::make_shared<const Bytes>(bytes_of("shared"));
+    const std::weak_ptr<const Bytes> watched = out;
+    const Pending sent = link.send_shared(1 - link.rank(), std::move(out));
+    EXPECT_FALSE(watched.expired());
+    Bytes in;
+    link.wait(link.recv(1 - link.rank(), in, 16));
+    link.wait(sent);
+    EXPECT_TRUE(watched.expired());
+    EXPECT_EQ(in, bytes_of("shared"));
+  });
+}
+
 TEST(Inproc, LetsARankTalkToItself) {
   run(1, [](Transport& link) {
     const Bytes out = bytes_of("note to self");
@@ -142,7 +156,7 @@ TEST(Inproc, TellsAtOnceWhenARankHasLeft) {
   leaver.join();
 }
 
-TEST(Inproc, GivesUpEverythingUnderWayWhenTheChannelDies) {
+TEST(Inproc, GivesUpEverythingUnderWayWhenTheChannelFails) {
   auto links = make_inproc(3);
   Bytes in;
   {

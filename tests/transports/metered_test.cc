@@ -9,7 +9,7 @@
 namespace topknot {
 namespace {
 
-/// What the channel below was asked for, and how it is to behave.
+/// The calls that the channel below has had, and how it behaves.
 struct Log {
   std::vector<std::string> calls;
   double clock = 100;
@@ -18,7 +18,7 @@ struct Log {
   bool has_allreduce = true;
 };
 
-/// Rank 1 of `size`; passes nothing to anybody.
+/// Rank 1 of `size`; sends nothing.
 class Fake final : public Transport {
  public:
   Fake(int size, Log& log, std::string name = "") : size_(size), log_(log), name_(name) {}
@@ -77,7 +77,7 @@ TEST_F(Metered, HasOneZeroPerRankBeforeAnythingIsSent) {
   EXPECT_EQ(traffic->messages(), 0u);
 }
 
-TEST_F(Metered, PassesEverythingOn) {
+TEST_F(Metered, ForwardsEverything) {
   const auto link = make(4);
   const std::array<std::byte, 9> bytes{};
   std::vector<std::byte> into;
@@ -181,7 +181,7 @@ TEST_F(Metered, CountsNothingWhereThereIsNoNativeAllreduce) {
   EXPECT_EQ(traffic->bytes(), 0u);
 }
 
-TEST_F(Metered, GoesOnAfterTheTrafficWasSetBack) {
+TEST_F(Metered, CountsAgainAfterTheTrafficWasCleared) {
   const auto link = make(3);
   const std::array<std::byte, 4> bytes{};
   (void)link->send(0, bytes);

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One of four ranks stops, or sleeps: soon after the timeout the other three must end, each with
-# a sentence that names it, also where they wait for each other. Where it speaks, all must end
-# in peace.
+# a sentence that names it, also where they wait for each other. Where it answers, all must end
+# without an error.
 #
 #   silent_rank_test.sh PROGRAM LAUNCHER...
 set -u

@@ -20,7 +20,7 @@
 
 namespace {
 
-/// What is seen of the calls that the transport makes, through MPI's profiling interface.
+/// The calls that the transport makes, as MPI's profiling interface sees them.
 struct Spy {
   std::atomic<int> inside = 0;         // threads that are in a call now
   std::atomic<bool> together = false;  // two of them were at once
@@ -292,7 +292,7 @@ TEST(Mpi, CarriesAnyPlanOfMessagesBetweenAllPairs) {
   }
 }
 
-TEST(Mpi, RefusesMoreThanTheLimitAndIsDeadThen) {
+TEST(Mpi, RefusesMoreThanTheLimitAndHasFailedThen) {
   struct Case {
     std::size_t size, limit;
     const char* said;
@@ -323,9 +323,9 @@ TEST(Mpi, RefusesMoreThanTheLimitAndIsDeadThen) {
     EXPECT_EQ(sentence_of<LinkError>([&] { (void)link->allreduce(x); }), sentence);
     EXPECT_EQ(sentence_of<LinkError>([&] { (void)link->channel(1); }), sentence);
   }
-  Bytes alive;  // other channels do not notice
+  Bytes received;  // other channels have not failed
   const Pending send = world().send(next(world()), {});
-  world().wait(world().recv(previous(world()), alive, 0));
+  world().wait(world().recv(previous(world()), received, 0));
   world().wait(send);
 }
 
@@ -545,8 +545,8 @@ TEST(Mpi, RefusesATimeoutThatIsNone) {
 }  // namespace
 }  // namespace topknot
 
-// Tests leave dead channels behind, after which the library would not end MPI. So it is
-// started and ended here, as programs do that use MPI themselves.
+// Tests leave channels that have failed, after which the library would not end MPI. So MPI is
+// started and ended here, as in programs that use MPI themselves.
 int main(int argc, char** argv) {
   int level = MPI_THREAD_MULTIPLE;
   for (int i = 1; i < argc; ++i) {

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +25,7 @@
 #include "job/comparison.h"
 #include "store/gradients.h"
 #include "topknot/error.h"
+#include "transports/control_channel.h"
 
 namespace topknot::cli {
 namespace {
@@ -125,26 +128,20 @@ class FanoutObserver final : public train::Observer {
   TraceSpans* trace_;
 };
 
-/// Rank 0 does `work`. Where that throws, the others print nothing and end. Returns whether
+/// Rank 0 does `work`. Where that throws, the other ranks say nothing of it. Returns whether
 /// this rank is to continue.
-template <typename Work>
-bool first_on_rank_0(Transport& link, const Work& work) {
-  const auto tell = [&](std::byte word) {
-    for (int rank = 1; rank < link.size(); ++rank) link.wait(link.send(rank, {&word, 1}));
-  };
-  if (link.rank() != 0) {
-    std::vector<std::byte> word;
-    link.wait(link.recv(0, word, 1));
-    return !word.empty() && word[0] == std::byte{1};
-  }
-  try {
-    work();
-  } catch (...) {
-    tell(std::byte{0});
-    throw;
-  }
-  tell(std::byte{1});
-  return true;
+bool first_on_rank_0(Transport& link, const std::function<void()>& work) {
+  std::exception_ptr failure;
+  if (link.rank() == 0) try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  ControlChannel control(link);
+  const std::uint8_t ok = failure ? 0 : 1;
+  const auto told = control.broadcast(0, ControlChannel::bytes_of(ok));
+  if (failure) std::rethrow_exception(failure);
+  return control.value_in<std::uint8_t>(told, 0) == 1;
 }
 
 FolderUse use_of(const Options& options) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What transports/c10d*.cc use of torch, without torch: tensors over memory of the caller's, and
+// What transports/c10d/ uses of torch, without torch: tensors over memory of the caller's, and
 // Gloo's sends and receives among ranks that are threads. It is as strict as Gloo allows it to
 // be: a send is done only when a receive has taken its bytes, and nothing is copied before, so
 // that memory which is let go of too early shows under a sanitizer.
@@ -44,12 +44,12 @@ namespace at {
 
 enum Kind : std::size_t { kByte = 1, kFloat = sizeof(float) };
 
-struct TensorSlot {
+struct Tensor {
   std::span<std::byte> bytes;
 };
 
-inline TensorSlot from_blob(void* data, std::initializer_list<std::int64_t> sizes,
-                            Kind kind) {
+inline Tensor from_blob(void* data, std::initializer_list<std::int64_t> sizes,
+                        Kind kind) {
   const auto size = static_cast<std::size_t>(*sizes.begin());
   return {{static_cast<std::byte*>(data), size * kind}};
 }
@@ -125,13 +125,12 @@ class Net : public std::enable_shared_from_this<Net> {
   };
 
   std::shared_ptr<Work> post(std::tuple<int, int, int> key, int rank, int peer,
-                             std::span<std::byte> bytes,
-                             std::deque<Work*> Queue::*queue) {
+                             std::span<std::byte> bytes, std::deque<Work*> Queue::*side) {
     auto work = std::make_shared<Work>(shared_from_this(), rank, peer, bytes);
     const std::scoped_lock lock(mutex_);
     if (is_broken(rank, peer)) throw c10::Error("[net.h:1] Connection closed by peer.");
     Queue& queue = queues_[key];
-    (queue.*queue).push_back(work.get());
+    (queue.*side).push_back(work.get());
     while (!queue.sends.empty() && !queue.receives.empty()) {
       deliver(*queue.sends.front(), *queue.receives.front());
       queue.sends.pop_front();

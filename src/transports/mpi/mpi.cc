@@ -2,10 +2,10 @@
 //
 // mpi: ranks are processes of an MPI job, channels are communicators.
 //
-// Nothing blocks: wait() looks at its own message and at the oldest receive of every source,
-// again and again, until its deadline, so two ranks may both wait for a send first. Between
-// two looks it attends to control messages: what ended the job the ranks agree on by
-// FailureAgreement, and a rank that is stopped answers no question.
+// Nothing blocks: wait() polls its own message and the oldest receive of every source until its
+// deadline, so two ranks may both wait for a send first. In between it receives control messages,
+// by which the ranks agree on the cause of a failure (FailureAgreement). A rank that is stopped
+// answers none.
 
 #include <mpi.h>
 
@@ -22,8 +22,8 @@
 #include "topknot/error.h"
 #include "topknot/transports.h"
 #include "transports/failure_agreement.h"
-#include "transports/mpi_messages.h"
-#include "transports/mpi_session.h"
+#include "transports/mpi/job.h"
+#include "transports/mpi/messages.h"
 
 namespace topknot {
 namespace {
@@ -35,10 +35,9 @@ using transports::Failure;
 using transports::FailureAgreement;
 using Clock = FailureAgreement::Clock;
 
-/// What to do between two looks at a message that is not there yet. Ranks may outnumber
-/// cores, so the core is offered to others early; and a rank that waits for long should
-/// leave it to those that still compute.
-class Patience {
+/// The pause between two polls of a message that has not come yet. Ranks may outnumber cores, so
+/// a rank yields its core early, and sleeps when it waits for long.
+class Backoff {
  public:
   void pause() {
     ++looks_;
@@ -47,10 +46,10 @@ class Patience {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 
-  /// Whether the message did not come at once.
+  /// Whether the message has not come at once.
   bool waits() const noexcept { return looks_ > kSpins; }
-  /// Whether it is time to look at anything but the message.
-  bool looks_around() const noexcept { return waits() && looks_ % kEvery == 0; }
+  /// Whether to poll other things than the message now.
+  bool polls_others() const noexcept { return waits() && looks_ % kEvery == 0; }
 
  private:
   static constexpr int kSpins = 20;
@@ -75,7 +74,7 @@ class Mpi final : public Transport {
 
   ~Mpi() override {
     const auto guard = enter();
-    if (quiet()) {
+    if (is_idle()) {
       MPI_Comm_free(&comm_);
     } else {
       give_up();
@@ -102,7 +101,7 @@ class Mpi final : public Transport {
   }
 
   void wait(Pending message) override {
-    alive([&] {
+    unless_failed([&] {
       Message& m = messages_.find(message);
       await(m);
       if (m.overlong != 0) refuse(message, m);
@@ -123,7 +122,7 @@ class Mpi final : public Transport {
   /// is another algorithm, up to twice as slow, and this is here to be compared with.
   /// Below MPI_THREAD_MULTIPLE other channels of the process stand still meanwhile.
   bool allreduce(std::span<float> x) override {
-    alive([&] {
+    unless_failed([&] {
       const auto guard = enter();
       const std::size_t most =
           std::max<std::size_t>(1, messages_.max_chunk() / sizeof(float));
@@ -149,15 +148,15 @@ class Mpi final : public Transport {
     agree("channel", static_cast<std::uint64_t>(id));
     // All ranks are here now, so this will not wait for one that never comes.
     MPI_Comm comm = MPI_COMM_NULL;
-    alive([&] {
+    unless_failed([&] {
       const auto guard = enter();
       messages_.check(MPI_Comm_dup(comm_, &comm), rank_);
     });
     return std::make_unique<Mpi>(job_, comm, id);
   }
 
-  /// Returns once every rank has called this with the same `mine`. Every rank hears every
-  /// other, so each finds out by itself who differs or does not come.
+  /// Returns once every rank has called this with the same `mine`. Every rank hears every other,
+  /// so each sees by itself which rank differs or does not call.
   void agree(const char* field, std::uint64_t mine) {
     std::vector<std::byte> said(sizeof mine);
     std::memcpy(said.data(), &mine, sizeof mine);
@@ -165,8 +164,8 @@ class Mpi final : public Transport {
     std::vector<Pending> sends;
     std::vector<Pending> receives;
     for (int peer = 0; peer < size_; ++peer) {
-      receives.push_back(start_recv(peer, heard[peer], sizeof mine, mpi::kRollCall));
-      sends.push_back(start_send(peer, said, mpi::kRollCall, nullptr));
+      receives.push_back(start_recv(peer, heard[peer], sizeof mine, mpi::kAgreement));
+      sends.push_back(start_send(peer, said, mpi::kAgreement, nullptr));
     }
     for (const Pending message : receives) wait(message);
     for (const Pending message : sends) wait(message);
@@ -175,7 +174,7 @@ class Mpi final : public Transport {
       std::memcpy(&theirs, heard[peer].data(),
                   std::min(heard[peer].size(), sizeof theirs));
       if (theirs == mine) continue;
-      alive([&] {
+      unless_failed([&] {
         throw DisagreementError(peer, std::string(field) + " is " + std::to_string(mine) +
                                           " on rank " + std::to_string(rank_) + " but " +
                                           std::to_string(theirs) + " on rank " +
@@ -187,15 +186,16 @@ class Mpi final : public Transport {
  private:
   std::unique_lock<std::mutex> enter() const { return job_->session().enter(); }
 
-  // Does `work` unless the channel is dead. It is so after a LinkError.
+  // Runs `work` unless the channel has failed. A LinkError makes it fail.
   template <typename Work>
-  std::invoke_result_t<Work> alive(Work work) {
+  std::invoke_result_t<Work> unless_failed(Work work) {
     if (failure_) failure_->raise();
     if (job_->agreement().failed()) job_->agreement().failure().raise();
     try {
       return work();
     } catch (const OverlongError& error) {
-      failure_ = Failure::of(error);  // whoever reads its first bytes knows what to tell
+      failure_ =
+          Failure::of(error);  // the caller reads its first bytes and reports the cause
       throw;
     } catch (const LinkError& error) {
       const bool tell = dynamic_cast<const DisagreementError*>(&error) == nullptr;
@@ -206,7 +206,7 @@ class Mpi final : public Transport {
 
   Pending start_send(int to, std::span<const std::byte> bytes, Queue queue,
                      std::shared_ptr<const std::vector<std::byte>> shared) {
-    return alive([&] {
+    return unless_failed([&] {
       const auto guard = enter();
       return messages_.start_send(to, bytes, queue, std::move(shared));
     });
@@ -214,7 +214,7 @@ class Mpi final : public Transport {
 
   Pending start_recv(int from, std::vector<std::byte>& into, std::size_t limit,
                      Queue queue) {
-    return alive([&] { return messages_.start_recv(from, into, limit, queue); });
+    return unless_failed([&] { return messages_.start_recv(from, into, limit, queue); });
   }
 
   bool look(Message& m) {
@@ -222,14 +222,14 @@ class Mpi final : public Transport {
     return messages_.look(m);
   }
 
-  // Returns when `m` is done. Throws what ended the job before that.
+  // Returns when `m` is done. Throws the failure of the job where one comes first.
   void await(Message& m) {
     FailureAgreement& agreement = job_->agreement();
     std::optional<FailureAgreement::Wait> wait;
-    for (Patience patience; !look(m); patience.pause()) {
-      if (!patience.looks_around()) continue;
+    for (Backoff backoff; !look(m); backoff.pause()) {
+      if (!backoff.polls_others()) continue;
       if (!wait) wait.emplace(agreement, m.peer);
-      job_->attend();
+      job_->receive_control();
       if (Clock::now() > wait->deadline()) {
         wait->describe(state_of(m));
         agreement.check(Clock::now());
@@ -256,9 +256,9 @@ class Mpi final : public Transport {
     throw OverlongError(peer, sentence);
   }
 
-  bool quiet() noexcept {
+  bool is_idle() noexcept {
     try {
-      return !failure_ && !job_->agreement().failed() && messages_.quiet();
+      return !failure_ && !job_->agreement().failed() && messages_.is_idle();
     } catch (...) {
       return false;
     }

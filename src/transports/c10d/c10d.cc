@@ -2,33 +2,33 @@
 //
 // c10d: ranks are the processes of a torch job, joined by a Gloo group of our own.
 //
-// Gloo receives into memory of a size that must be known beforehand: what is shorter is
-// taken without a word, what is longer ends the process. And whether a message has come
-// can be waited for, but not asked. So every peer has a listener here, a thread with a few
-// frames always on offer, and a message goes out as
+// Gloo receives into memory of a size that must be known beforehand: a shorter message is
+// accepted and not reported, a longer one ends the process. A caller can wait for a message but
+// not ask whether it has come. So every peer has a thread here that keeps a few receives posted,
+// each for a frame, and a message is sent as
 //
 //   frame   header and at most 64 KiB of the message     tag 0
 //   rest    what is left of it, if anything              a tag that the header names
 //
-// A frame finds its receive, or the receive its frame, in the Queue of its channel and
-// sender; the rest is asked for when both are known, its length checked against the limit.
-// A frame is always on offer, so a message of up to 64 KiB needs no round trip and no
-// help from the receiver; a longer one needs one round trip more, which takes less time
-// than 64 KiB do on a link worth compressing for.
+// Frames and receives are matched in the Queue of their channel and sender; the rest is received
+// once both are known and its length is within the limit. A receive for a frame is always posted,
+// so a message of up to 64 KiB needs no round trip and no call of the receiver. A longer one
+// needs one round trip more, which takes less time than 64 KiB on a network that is slow enough
+// to compress for.
 //
-// Order: Gloo hands messages of one tag to the receives of that tag in the order in which
-// both were started, so the frames of one sender come in order, and the rests have tags of
-// their own. python/tests/test_link.py holds it to that.
+// Order: Gloo matches messages of one tag with receives of that tag in the order in which both
+// were started. So the frames of one sender come in order; the rests have tags of their own.
+// python/tests/test_link.py checks this.
 //
-// Deadlines are kept here, for a wait of Gloo's that runs out of time closes every
-// connection. A peer whose connection breaks is known at once to its listener. What ended the
-// job the ranks agree on by FailureAgreement, whose control messages are frames; listeners
-// answer for a rank that computes.
+// The endpoint keeps the deadlines, because a wait of Gloo that times out closes every
+// connection. The thread of a peer sees at once when its connection breaks. The ranks agree on the
+// cause of a failure by FailureAgreement, whose control messages are frames; these threads answer
+// them while the rank computes.
 //
-// Received bytes come into memory of the endpoint's and are handed over by wait(). Gloo lets go
-// of what is being sent when its Work is destroyed, so abandon() is all that memory needs.
+// Messages are received into memory of the endpoint, and wait() moves them to the caller. Gloo
+// no longer reads what is being sent once its Work is destroyed, so abandon() frees the memory.
 
-#include "transports/c10d.h"
+#include "transports/c10d/c10d.h"
 
 #include <ATen/ATen.h>
 
@@ -38,7 +38,7 @@
 #include "core/random.h"
 #include "core/text.h"
 #include "topknot/error.h"
-#include "transports/c10d_endpoint.h"
+#include "transports/c10d/endpoint.h"
 
 namespace topknot {
 namespace {
@@ -68,8 +68,8 @@ class C10d final : public Transport {
   }
 
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    require_alive();
-    auto operation = new_letter(from);
+    require_not_failed();
+    auto operation = new_operation(from);
     operation->into = &into;
     operation->limit = limit;
     operation->bytes = std::move(into);
@@ -81,8 +81,8 @@ class C10d final : public Transport {
   void wait(Pending message) override {
     const auto found = operations_.find(static_cast<std::uint64_t>(message));
     if (found == operations_.end()) {
-      require_alive();
-      throw ContractError("A message was waited for that is not under way.");
+      require_not_failed();
+      throw ContractError("wait() was called for a message that is not under way.");
     }
     const std::shared_ptr<Operation> operation = std::move(found->second);
     operations_.erase(found);
@@ -115,7 +115,7 @@ class C10d final : public Transport {
   }
 
   bool allreduce(std::span<float> x) override {
-    require_alive();
+    require_not_failed();
     const int next = (rank() + 1) % size();
     Work work;
     endpoint_->guarded(next, [&] {
@@ -137,14 +137,14 @@ class C10d final : public Transport {
                : endpoint_->hosts()[static_cast<std::size_t>(rank)];
   }
 
-  // A channel is known by the way to it from the root, mixed to a word.
+  // A channel's number is a hash of the ids that lead to it from the first channel.
   std::unique_ptr<Transport> channel(int id) override {
     const auto step = static_cast<std::uint32_t>(id);
     return std::make_unique<C10d>(endpoint_, core::random_bits(channel_, step));
   }
 
  private:
-  std::shared_ptr<Operation> new_letter(int peer) const {
+  std::shared_ptr<Operation> new_operation(int peer) const {
     if (peer < 0 || peer >= size())
       throw ContractError("There is no rank " + std::to_string(peer) + " among " +
                           std::to_string(size()) + ".");
@@ -160,16 +160,16 @@ class C10d final : public Transport {
 
   Pending start(int to, std::span<const std::byte> bytes,
                 std::shared_ptr<const std::vector<std::byte>> shared) {
-    require_alive();
-    auto operation = new_letter(to);
+    require_not_failed();
+    auto operation = new_operation(to);
     operation->is_send = true;
     operation->shared = std::move(shared);
     endpoint_->start(channel_, *operation, bytes);
     return keep(std::move(operation));
   }
 
-  void require_alive() const {
-    endpoint_->require_alive();
+  void require_not_failed() const {
+    endpoint_->require_not_failed();
     if (abandoned_) throw LinkError(rank(), "this channel has been given up");
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/mpi_messages.h"
+#include "transports/mpi/messages.h"
 
 #include <algorithm>
 #include <climits>
@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "topknot/error.h"
-#include "transports/mpi_session.h"
+#include "transports/mpi/session.h"
 
 namespace topknot::mpi {
 namespace {
 
 // MPI itself copies what is this short, most of the time.
 constexpr std::size_t kCopied = 4096;
-// The longest piece of which a receiver that expects little wants to see the beginning.
+// The longest piece that is received for its beginning alone.
 constexpr std::size_t kMostScratch = std::size_t{64} << 20;
 
 }  // namespace
@@ -22,8 +22,8 @@ constexpr std::size_t kMostScratch = std::size_t{64} << 20;
 Messages::Messages(MPI_Comm comm, int id, int ranks, std::uint64_t max_chunk)
     : comm_(comm), id_(id), ranks_(ranks) {
   chunk_[kMessages] = std::clamp<std::uint64_t>(max_chunk, 1, INT_MAX);
-  chunk_[kRollCall] = INT_MAX;
-  stuck_.resize(static_cast<std::size_t>(ranks) * kLanes);
+  chunk_[kAgreement] = INT_MAX;
+  stuck_.resize(static_cast<std::size_t>(ranks) * kQueues);
 }
 
 Pending Messages::start_send(int to, std::span<const std::byte> bytes, Queue queue,
@@ -92,7 +92,7 @@ Message& Messages::find(Pending message) {
   const auto slot = static_cast<std::uint32_t>(message);
   if (slot >= messages_.size() || !messages_[slot]->open || pending(slot) != message) {
     throw ContractError(
-        "a message was waited for that is not under way: never started, "
+        "wait() was called for a message that is not under way: it was never started, "
         "or waited for before");
   }
   return *messages_[slot];
@@ -127,9 +127,9 @@ void Messages::progress_receives() {
   std::size_t kept = 0;
   for (const std::uint32_t slot : receives_) {
     Message& m = *messages_[slot];
-    std::uint64_t& stuck = stuck_[static_cast<std::size_t>(m.peer) * kLanes + m.queue];
+    std::uint64_t& stuck = stuck_[static_cast<std::size_t>(m.peer) * kQueues + m.queue];
     if (stuck != round_ && !m.done) progress_receive(m);
-    // The rest of a message that is too long stays where it is, for ever.
+    // The rest of a message that is too long is never received.
     if (m.done && m.overlong == 0) continue;
     stuck = round_;  // later messages of this source must not overtake this one
     receives_[kept++] = slot;
@@ -187,7 +187,7 @@ void Messages::take_overlong(Message& m, MPI_Message piece) {
         m.peer);
 }
 
-// Never shrinks: what the caller's vector held before need not be cleared again.
+// Never shrinks, so that bytes which the vector already has are not cleared again.
 void Messages::make_room(Message& m) {
   const std::size_t size = m.filled + m.piece;
   try {
@@ -199,7 +199,7 @@ void Messages::make_room(Message& m) {
   }
 }
 
-bool Messages::quiet() {
+bool Messages::is_idle() {
   progress_receives();
   for (const std::unique_ptr<Message>& m : messages_) {
     if (!m->open || m->done) continue;

@@ -8,16 +8,16 @@
 //
 //   max_chunk = 64      0 bytes: [0]      63: [63]      64: [64][0]      130: [64][64][2]
 //
-// The receiver learns a piece's length from a matched probe, checks it against the limit,
-// makes room and only then receives it. A piece that is too long is received elsewhere, for
-// Open MPI cannot be trusted to cut it off, and all but its first bytes are dropped; one that
-// is far too long is not received at all. Nothing blocks: look() looks at one message and at the oldest receive of
-// every source, and MPI moves sends along in any of its calls.
+// The receiver learns a piece's length from a matched probe, checks it against the limit, makes
+// room and only then receives it. A piece that is too long is received into other memory, because
+// Open MPI does not reliably truncate, and all but its first bytes are dropped; one that is far
+// too long is not received at all. Nothing blocks: look() polls one message and the oldest receive
+// of every source, and MPI makes progress with sends in any of its calls.
 //
-// While a message is under way its memory belongs to this file: start_recv() takes the
-// vector's storage and finish() gives it back; a send shares its bytes with the caller, or,
-// when it is short, has a copy. What is still under way at the end is kept until the process
-// ends, for MPI can take nothing back.
+// While a message is under way, Messages owns its memory: start_recv() takes the vector's storage
+// and finish() gives it back; a send shares its bytes with the caller or, if it is short, has a
+// copy. Memory of messages still under way at the end is kept until the process ends, because MPI
+// cannot cancel them.
 #pragma once
 
 #include <mpi.h>
@@ -34,9 +34,9 @@
 
 namespace topknot::mpi {
 
-/// Messages and roll calls are apart, by tag, so that a channel can be made while
-/// messages of its parent are under way.
-enum Queue : int { kMessages = 0, kRollCall = 1, kLanes = 2 };
+/// A queue is a tag. The agreement of the ranks on a new channel has one of its own, so that a
+/// channel can be made while messages of its parent are under way.
+enum Queue : int { kMessages = 0, kAgreement = 1, kQueues = 2 };
 
 struct Message {
   std::uint32_t use = 0;  // how often this slot was taken: no Pending is valid twice
@@ -56,8 +56,8 @@ struct Message {
   std::size_t limit = 0;
   std::size_t filled = 0;
   std::size_t piece = 0;
-  std::size_t overlong = 0;  // what its length is at least, if that breaks the limit
-  bool whole = true;         // it is exactly that
+  std::size_t overlong = 0;        // its least length, where that is over the limit
+  bool whole = true;               // its length is exactly `overlong`
   std::vector<std::byte> scratch;  // where a piece that is too long is received
   MPI_Request request = MPI_REQUEST_NULL;
 
@@ -84,11 +84,11 @@ class Messages {
   void finish(Pending message);
 
   /// Whether nothing is left inside MPI.
-  bool quiet();
-  /// Keeps the memory of all that is left inside MPI. Nothing can be done with it any more.
+  bool is_idle();
+  /// Keeps the memory of all messages that are left inside MPI. No other call may follow.
   void give_up() noexcept;
 
-  /// Throws LinkError, which blames `peer`, where MPI's `code` is not success.
+  /// Throws LinkError, which names `peer`, where MPI's `code` is not success.
   void check(int code, int peer) const;
   std::size_t max_chunk() const noexcept { return chunk_[kMessages]; }
 
@@ -105,7 +105,7 @@ class Messages {
   MPI_Comm comm_;
   const int id_;
   const int ranks_;
-  std::array<std::size_t, kLanes> chunk_;
+  std::array<std::size_t, kQueues> chunk_;
   std::vector<std::unique_ptr<Message>> messages_;  // a Pending names a slot of these
   std::vector<std::uint32_t> free_;                 // slots for new messages
   std::vector<std::uint32_t> receives_;             // unfinished, in the order they began

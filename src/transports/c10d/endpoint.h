@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoint of a c10d transport: a Gloo group, a listener for each peer, and the queues of all
-// channels, through which frames and receives find each other. c10d.cc tells how.
+// The endpoint of a c10d transport: a Gloo group, a receiving thread for each peer, and the queues
+// of all channels, in which frames and receives are matched. c10d.cc has the protocol.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "transports/c10d.h"
+#include "topknot/transports.h"
 #include "transports/failure_agreement.h"
 
 namespace topknot::c10d_link {
@@ -31,13 +31,13 @@ using transports::FailureAgreement;
 using Clock = FailureAgreement::Clock;
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-/// What opens a frame.
+/// The beginning of a frame.
 struct Header {
-  enum class Kind : std::uint32_t { data, control, goodbye };
+  enum class Kind : std::uint32_t { data, control, closing };
   std::uint64_t channel = 0;
   std::uint64_t length = 0;  ///< of the whole message
   Kind kind = Kind::data;
-  std::uint32_t rest_tag = 0;  ///< 0: there is no rest
+  std::uint32_t rest_tag = 0;  ///< 0 where there is no rest
   std::uint64_t reserved = 0;
 };
 static_assert(sizeof(Header) == 32);
@@ -46,27 +46,27 @@ static_assert(sizeof(Header) == 32);
 struct Operation {
   int peer = 0;
   bool is_send = false;
-  std::shared_ptr<const Bytes> shared;  ///< of a send: what the rest is a part of
-  Bytes bytes;                          ///< a send's frame, or what was received
+  std::shared_ptr<const Bytes> shared;  ///< of a send: owns the bytes of the rest
+  Bytes bytes;                          ///< the frame of a send, or the bytes received
   std::vector<std::byte>* into = nullptr;
   std::size_t limit = 0;
-  std::size_t too_long = 0;  ///< the length that broke the limit, if one did
-  bool matched = false;      ///< a receive has met its frame
+  std::size_t too_long = 0;  ///< the message's length where that is over the limit
+  bool matched = false;      ///< a receive has its frame
   Work frame;                ///< of a send
   Work rest;
 };
 
-/// What a library's exception says, without its place in the sources and its call stack.
+/// The message of a library's exception without source location and call stack.
 std::string reason_of(const std::exception& error);
 
-/// Used by any number of channels and threads. What fails throws LinkError, and from then on
-/// every wait of every channel does. A thread of its own keeps the deadlines, for a wait of
-/// Gloo's can be ended by another thread but not by the clock without harm.
+/// Used by any number of channels and threads. A failure throws LinkError, and from then on every
+/// wait of every channel throws it. A thread keeps the deadlines, because a wait of Gloo that times
+/// out closes all connections, and one that another thread ends does not.
 class Endpoint {
  public:
   Endpoint(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
            const LinkOptions& options);
-  /// No listener may be left in a wait, nor Gloo with memory that is about to go.
+  /// Ends the threads, and keeps the memory that Gloo may still use.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -80,69 +80,69 @@ class Endpoint {
   /// Sends.
   void start(std::uint64_t channel, Operation& operation,
              std::span<const std::byte> bytes);
-  /// Receives: gives the operation the channel's next frame of its peer, now or when it comes.
+  /// Receives: the operation gets the channel's next frame of its peer, now or when it comes.
   void want(std::uint64_t channel, const std::shared_ptr<Operation>& operation);
 
-  /// Returns when the operation's frame is here, and what is known of its rest.
+  /// Returns when the operation has its frame; its rest, if any, is then being received.
   void await_frame(const Operation& operation);
-  /// Waits until Gloo has done with `work`, for which this rank waits for `whom`. Where the
-  /// connection breaks, `peer` is the rank that has gone.
+  /// Waits until Gloo has completed `work`. While it waits, this rank waits for `whom`. Where the
+  /// connection breaks, `peer` is the rank that is lost.
   void await(const Work& work, int peer, int whom);
 
-  /// The owner of these operations goes away: no peer's bytes may come into them any more, and
-  /// none may be taken from them.
+  /// The owner of these operations is about to be destroyed: nothing is received into them or
+  /// sent from them any more.
   void withdraw(std::uint64_t channel,
                 const std::vector<std::shared_ptr<Operation>>& operations);
 
-  /// Throws what has ended the job, if anything has.
-  void require_alive() const {
+  /// Throws the failure of the job, if there is one.
+  void require_not_failed() const {
     if (agreement_.failed()) agreement_.failure().raise();
   }
 
-  /// Throws what `call` of Gloo's throws as the loss of `peer`.
+  /// Runs `call`, which calls Gloo. What that throws becomes a LinkError that names `peer`.
   template <typename Call>
   void guarded(int peer, Call call) {
     try {
       call();
     } catch (const std::exception& error) {
-      lose(peer, parting_of(peer, reason_of(error)));
+      throw_lost(peer, lost_sentence(peer, reason_of(error)));
     }
   }
 
  private:
   static constexpr std::size_t kFramesOnOffer = 4;
 
-  /// Where one peer's frames come in.
+  /// Receives the frames of one peer.
   struct PeerReceiver {
     std::thread listener;
-    bool said_goodbye = false;
+    bool closed_in_order = false;
     std::array<Bytes, kFramesOnOffer> frames;
     std::array<Work, kFramesOnOffer> offers;
   };
-  /// What one rank sends us over one channel: frames that nobody has asked for yet, or
-  /// receives that have no frame yet.
+  /// The messages of one sender over one channel: frames that have no receive yet, or receives
+  /// that have no frame yet.
   struct Queue {
     std::deque<std::pair<Header, Bytes>> arrived;
     std::deque<std::shared_ptr<Operation>> wanted;
   };
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-  static std::string parting_of(int peer, const std::string& why);
+  static std::string lost_sentence(int peer, const std::string& why);
 
   Work post_send(int peer, std::span<const std::byte> bytes, int tag);
   Work post_receive(int peer, std::span<std::byte> bytes, int tag);
   void offer_frames(int peer);
   void listen(int peer);
   void keep_deadlines();
-  void leave_to_gloo();
+  void keep_memory_for_gloo();
   void post_control(int peer, const Bytes& message);
   void wake_all();
-  [[noreturn]] void lose(int peer, const std::string& sentence);
+  [[noreturn]] void throw_lost(int peer, const std::string& sentence);
 
   // With the mutex held:
   void read(int peer, const Header& header, const Bytes& frame);
   void take(int peer, const Header& header, std::span<const std::byte> bytes);
-  void hand_over(Operation& operation, const Header& header,
-                 std::span<const std::byte> bytes);
+  void match(Operation& operation, const Header& header,
+             std::span<const std::byte> bytes);
   void post(int peer, const Header& header, std::span<const std::byte> bytes);
 
   const std::vector<int> hosts_;
@@ -154,12 +154,12 @@ class Endpoint {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
-  std::vector<std::optional<std::string>> gone_;  // by rank: how its connection broke
-  std::optional<int> first_gone_;
+  std::vector<std::optional<std::string>> lost_;  // by rank: how its connection broke
+  std::optional<int> first_lost_;
   std::map<std::pair<std::uint64_t, int>, Queue> queues_;
   std::vector<std::uint32_t> next_tag_;  // by rank of the receiver
   std::set<c10d::Work*> waited_for_;
-  std::deque<std::pair<Bytes, Work>> posted_;  // control messages, farewells, withdrawn
+  std::deque<std::pair<Bytes, Work>> posted_;  // control and closing messages, withdrawn
   std::vector<PeerReceiver> receivers_;
   FailureAgreement agreement_;
   std::thread deadlines_;

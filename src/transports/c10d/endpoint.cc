@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/c10d_endpoint.h"
+#include "transports/c10d/endpoint.h"
 
 #include <ATen/ATen.h>
 
@@ -19,16 +19,16 @@ using Kind = Header::Kind;
 constexpr int kFrameTag = 0;
 constexpr std::uint32_t kRestTags = 4096;  // from 1 on; more rests at once share tags
 constexpr std::size_t kEager = std::size_t{64} << 10;
-// Between a rank's end and the blame for it, for word of the cause to come first.
-constexpr std::chrono::milliseconds kForTheCause{200};
-constexpr std::chrono::milliseconds kForEver{std::int64_t{1} << 40};
+// How long a lost connection waits for another rank to report the cause first.
+constexpr std::chrono::milliseconds kCauseTime{200};
+constexpr std::chrono::milliseconds kNoTimeout{std::int64_t{1} << 40};
 
 at::Tensor tensor_over(const std::byte* bytes, std::size_t size) {
   return at::from_blob(const_cast<std::byte*>(bytes), {static_cast<std::int64_t>(size)},
                        at::kByte);
 }
 
-// What c10d calls abort ends a wait for this message, now or later, and nothing else.
+// c10d's abort() ends a wait for this message, now or later, and does nothing else.
 void wake(c10d::Work& work) { std::invoke(&c10d::Work::abort, work); }
 
 Bytes framed(const Header& header, std::span<const std::byte> bytes) {
@@ -57,7 +57,7 @@ Endpoint::Endpoint(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int
       backend_(group_->getBackend(c10::DeviceType::CPU)),
       rank_(backend_->getRank()),
       size_(backend_->getSize()),
-      gone_(static_cast<std::size_t>(size_)),
+      lost_(static_cast<std::size_t>(size_)),
       next_tag_(static_cast<std::size_t>(size_)),
       receivers_(static_cast<std::size_t>(size_)),
       agreement_(rank_, size_, options.timeout,
@@ -77,7 +77,7 @@ Endpoint::~Endpoint() {
     closing_ = true;
     if (!agreement_.failed())
       for (int peer = 0; peer < size_; ++peer)
-        if (peer != rank_) post(peer, {.kind = Kind::goodbye}, {});
+        if (peer != rank_) post(peer, {.kind = Kind::closing}, {});
     for (PeerReceiver& receiver : receivers_)
       for (Work& work : receiver.offers)
         if (work) wake(*work);
@@ -86,14 +86,13 @@ Endpoint::~Endpoint() {
   deadlines_.join();
   for (PeerReceiver& receiver : receivers_)
     if (receiver.listener.joinable()) receiver.listener.join();
-  leave_to_gloo();
+  keep_memory_for_gloo();
 }
 
-// The group and its connections outlive the endpoint. Where a message arrives for a receive
-// whose memory is gone, Gloo's thread neither reads the message nor waits: it asks for it
-// again and again and takes a whole core. So the memory stays until the process ends, as the
-// group does.
-void Endpoint::leave_to_gloo() {
+// The group and its connections outlive the endpoint. When a message arrives for a receive whose
+// memory has been freed, Gloo's thread neither reads the message nor waits: it polls and takes a
+// whole core. So the memory is kept until the process ends, as the group is.
+void Endpoint::keep_memory_for_gloo() {
   struct Kept {
     std::vector<PeerReceiver> receivers;
     std::deque<std::pair<Bytes, Work>> posted;
@@ -133,7 +132,7 @@ void Endpoint::want(std::uint64_t channel, const std::shared_ptr<Operation>& ope
   if (queue.arrived.empty()) {
     queue.wanted.push_back(operation);
   } else {
-    hand_over(*operation, queue.arrived.front().first, queue.arrived.front().second);
+    match(*operation, queue.arrived.front().first, queue.arrived.front().second);
     queue.arrived.pop_front();
   }
 }
@@ -143,15 +142,15 @@ void Endpoint::await_frame(const Operation& operation) {
   if (operation.matched) return;
   const FailureAgreement::Wait wait(agreement_, operation.peer);
   changed_.wait(lock, [&] {
-    return operation.matched || agreement_.failed() || gone_[at(operation.peer)];
+    return operation.matched || agreement_.failed() || lost_[at(operation.peer)];
   });
   if (operation.matched) return;
   lock.unlock();
-  lose(operation.peer, "");
+  throw_lost(operation.peer, "");
 }
 
 void Endpoint::await(const Work& work, int peer, int whom) {
-  require_alive();
+  require_not_failed();
   {
     const std::scoped_lock lock(mutex_);
     waited_for_.insert(work.get());
@@ -161,7 +160,7 @@ void Endpoint::await(const Work& work, int peer, int whom) {
   {
     const FailureAgreement::Wait wait(agreement_, whom);
     if (!agreement_.failed()) try {
-        done = work->wait(kForEver);
+        done = work->wait(kNoTimeout);
       } catch (const std::exception& error) {
         why = reason_of(error);
       }
@@ -170,7 +169,7 @@ void Endpoint::await(const Work& work, int peer, int whom) {
     const std::scoped_lock lock(mutex_);
     waited_for_.erase(work.get());
   }
-  if (!done) lose(peer, parting_of(peer, why));
+  if (!done) throw_lost(peer, lost_sentence(peer, why));
 }
 
 void Endpoint::withdraw(std::uint64_t channel,
@@ -183,7 +182,7 @@ void Endpoint::withdraw(std::uint64_t channel,
         posted_.push_back({std::move(operation->bytes), operation->rest});
       continue;
     }
-    // A frame that ended half way would end the connection; its memory is ours.
+    // A frame that is cut off would break the connection, so its memory is kept.
     if (operation->frame)
       posted_.push_back({std::move(operation->bytes), operation->frame});
     operation->rest.reset();
@@ -191,25 +190,25 @@ void Endpoint::withdraw(std::uint64_t channel,
   }
 }
 
-// The job ends for the cause that another rank has told of, else because of the rank that
-// went first, whoever was being waited for.
-void Endpoint::lose(int peer, const std::string& sentence) {
+// The cause of the failure is the one that another rank has reported, if any; else it is the
+// first rank whose connection broke, whichever this rank was waiting for.
+void Endpoint::throw_lost(int peer, const std::string& sentence) {
   Failure failure{peer, sentence};
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kForTheCause, [&] { return agreement_.failed(); });
-    const int first = first_gone_.value_or(peer);
-    if (gone_[at(first)]) failure = {first, *gone_[at(first)]};
+    changed_.wait_for(lock, kCauseTime, [&] { return agreement_.failed(); });
+    const int first = first_lost_.value_or(peer);
+    if (lost_[at(first)]) failure = {first, *lost_[at(first)]};
   }
   agreement_.fail(std::move(failure));
   agreement_.failure().raise();
 }
 
-std::string Endpoint::parting_of(int peer, const std::string& why) {
+std::string Endpoint::lost_sentence(int peer, const std::string& why) {
   return "rank " + std::to_string(peer) + " has gone" + (why.empty() ? "" : ": " + why);
 }
 
-// Deadlines are missed by no more than the pause between two looks.
+// A deadline is late by no more than the pause between two checks.
 void Endpoint::keep_deadlines() {
   constexpr auto pause = FailureAgreement::kAnswerTime / 10.0;
   std::unique_lock lock(mutex_);
@@ -256,7 +255,7 @@ void Endpoint::listen(int peer) {
   try {
     for (std::size_t i = 0;; i = (i + 1) % kFramesOnOffer) {
       const Work offer = receiver.offers[i];
-      const bool came = offer->wait(kForEver);
+      const bool came = offer->wait(kNoTimeout);
       Bytes control;
       {
         const std::scoped_lock lock(mutex_);
@@ -279,8 +278,8 @@ void Endpoint::listen(int peer) {
     }
   } catch (const std::exception& error) {
     const std::scoped_lock lock(mutex_);
-    gone_[at(peer)] = parting_of(peer, reason_of(error));
-    if (!first_gone_ && !receiver.said_goodbye) first_gone_ = peer;
+    lost_[at(peer)] = lost_sentence(peer, reason_of(error));
+    if (!first_lost_ && !receiver.closed_in_order) first_lost_ = peer;
     changed_.notify_all();
   }
 }
@@ -288,8 +287,8 @@ void Endpoint::listen(int peer) {
 // ---- with the mutex held
 
 void Endpoint::read(int peer, const Header& header, const Bytes& frame) {
-  if (header.kind == Kind::goodbye) {
-    receivers_[at(peer)].said_goodbye = true;
+  if (header.kind == Kind::closing) {
+    receivers_[at(peer)].closed_in_order = true;
     return;
   }
   const std::size_t eager = std::min<std::size_t>(header.length, kEager);
@@ -303,13 +302,13 @@ void Endpoint::take(int peer, const Header& header, std::span<const std::byte> b
   } else {
     const std::shared_ptr<Operation> operation = queue.wanted.front();
     queue.wanted.pop_front();
-    hand_over(*operation, header, bytes);
+    match(*operation, header, bytes);
   }
   changed_.notify_all();
 }
 
-void Endpoint::hand_over(Operation& operation, const Header& header,
-                         std::span<const std::byte> bytes) {
+void Endpoint::match(Operation& operation, const Header& header,
+                     std::span<const std::byte> bytes) {
   if (header.length > operation.limit) {
     operation.too_long = header.length;
     const auto first = bytes.first(std::min(bytes.size(), operation.limit));
@@ -325,14 +324,14 @@ void Endpoint::hand_over(Operation& operation, const Header& header,
   operation.matched = true;
 }
 
-// Nobody waits for these to arrive: who does not get one finds out by itself.
+// Nobody waits for these messages: a rank that does not get one finds the failure itself.
 void Endpoint::post(int peer, const Header& header, std::span<const std::byte> bytes) {
-  if (gone_[at(peer)]) return;
+  if (lost_[at(peer)]) return;
   posted_.push_back({framed(header, bytes), {}});
   try {
     posted_.back().second = post_send(peer, posted_.back().first, kFrameTag);
   } catch (const std::exception&) {
-    gone_[at(peer)] = parting_of(peer, "");
+    lost_[at(peer)] = lost_sentence(peer, "");
   }
 }
 

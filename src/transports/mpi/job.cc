@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/mpi_session.h"
+#include "transports/mpi/job.h"
 
 #include <array>
 #include <utility>
-
-#include "topknot/error.h"
 
 namespace topknot::mpi {
 namespace {
@@ -31,52 +29,6 @@ std::vector<int> find_hosts(MPI_Comm comm) {
 
 }  // namespace
 
-std::shared_ptr<Session> Session::get() {
-  static std::mutex mutex;
-  static std::weak_ptr<Session> current;
-  const std::scoped_lock lock(mutex);
-  std::shared_ptr<Session> session = current.lock();
-  if (!session) current = session = std::make_shared<Session>();
-  return session;
-}
-
-Session::Session() {
-  int started = 0;
-  int ended = 0;
-  MPI_Initialized(&started);
-  MPI_Finalized(&ended);
-  if (ended) {
-    throw ConfigError("MPI has already ended in this process and cannot start again.");
-  }
-  int level = MPI_THREAD_SINGLE;
-  if (started) {
-    MPI_Query_thread(&level);
-  } else {
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
-    ours_ = true;
-  }
-  if (level < MPI_THREAD_SERIALIZED) {
-    if (ours_) MPI_Finalize();
-    throw ConfigError(
-        "MPI must run at MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE, but this one "
-        "was started at a lower level: start it with MPI_Init_thread, or leave that to "
-        "us.");
-  }
-  one_at_a_time_ = level < MPI_THREAD_MULTIPLE;
-}
-
-Session::~Session() {
-  if (ours_ && !abandoned_) MPI_Finalize();
-}
-
-void Session::keep(std::shared_ptr<const void> memory) {
-  static std::mutex mutex;
-  // Never destroyed: MPI may look at the memory until the very end.
-  static auto* const kept = new std::vector<std::shared_ptr<const void>>;
-  const std::scoped_lock lock(mutex);
-  kept->push_back(std::move(memory));
-}
-
 Job::Job(std::shared_ptr<Session> session, const LinkOptions& options)
     : session_(std::move(session)), options_(options) {
   const auto guard = session_->enter();
@@ -88,7 +40,7 @@ Job::Job(std::shared_ptr<Session> session, const LinkOptions& options)
       rank_, size(), options.timeout,
       FailureAgreement::Network{
           [this](int to, Bytes message) { post(to, std::move(message)); },
-          [this] { session_->abandon(); }});  // who waits looks all the time
+          [this] { session_->abandon(); }});  // a rank that waits polls anyway
 }
 
 Job::~Job() {
@@ -105,7 +57,7 @@ Job::~Job() {
   }
 }
 
-void Job::attend() {
+void Job::receive_control() {
   for (;;) {
     std::array<std::byte, FailureAgreement::kMostBytes> bytes;
     MPI_Status status;
@@ -129,7 +81,7 @@ void Job::attend() {
   }
 }
 
-// Nobody waits for these to arrive: a rank that does not get one finds out by itself.
+// Nobody waits for these messages: a rank that does not get one finds the failure itself.
 void Job::post(int to, Bytes message) {
   const auto guard = session_->enter();
   const std::scoped_lock lock(mutex_);
