@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "amx.h"
-#include "core/wire.h"
+#include "core/wire/wire.h"
 #include "hook.h"
 #include "session.h"
 #include "state_dict.h"

@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/primitives.h"
 #include "core/hash.h"
 #include "core/random.h"
 #include "engine/bucket.h"

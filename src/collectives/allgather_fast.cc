@@ -39,7 +39,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/primitives.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {

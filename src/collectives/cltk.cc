@@ -30,7 +30,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/shared_index_sum.h"
+#include "collectives/primitives/shared_index_sum.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 

@@ -41,7 +41,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/shared_index_sum.h"
+#include "collectives/primitives/shared_index_sum.h"
 #include "core/select.h"
 #include "core/stats.h"
 #include "topknot/catalog.h"

@@ -51,8 +51,8 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/exclusive_select.h"
-#include "collectives/shared_index_sum.h"
+#include "collectives/primitives/exclusive_select.h"
+#include "collectives/primitives/shared_index_sum.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {

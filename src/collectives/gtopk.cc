@@ -48,9 +48,9 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/dropped_values.h"
-#include "collectives/primitives.h"
-#include "collectives/team.h"
+#include "collectives/primitives/dropped_values.h"
+#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/team.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "topknot/catalog.h"

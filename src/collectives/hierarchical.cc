@@ -50,8 +50,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/group.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/group.h"
+#include "collectives/primitives/primitives.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 

@@ -21,7 +21,7 @@
 // wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
 //
-// GlobalTopK (agreement.h) is exact: ties go to the lower owner and then to the lower
+// GlobalTopK (global_topk.h) is exact: ties go to the lower owner and then to the lower
 // coordinate. From step to step it takes two rounds of at most 512 counters; a cold start,
 // a jump of scale, or sums that tie, as rounded ones do, take a few rounds more.
 //
@@ -51,8 +51,8 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/global_topk.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/global_topk.h"
+#include "collectives/primitives/primitives.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 

@@ -23,7 +23,7 @@
 //         and only that); with rounded values whoever coded a message owes its error.
 // Paper   Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning",
 //         PPoPP 2022.
-// Departs - The exact global threshold comes from counts (agreement.h), not from
+// Departs - The exact global threshold comes from counts (global_topk.h), not from
 //           gathering the whole union, which costs up to 2kP words on that step:
 //           faithful=1 does that, and caps nothing.
 //         - Thresholds are found again after 1, 2, 4, ... steps until tau_prime is
@@ -51,8 +51,8 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/global_topk.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/global_topk.h"
+#include "collectives/primitives/primitives.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "core/threshold_reuse.h"

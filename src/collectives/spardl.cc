@@ -65,10 +65,10 @@
 #include <string>
 #include <vector>
 
-#include "collectives/dropped_values.h"
-#include "collectives/packet.h"
-#include "collectives/primitives.h"
-#include "collectives/team.h"
+#include "collectives/primitives/dropped_values.h"
+#include "collectives/primitives/packet.h"
+#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/team.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "topknot/catalog.h"

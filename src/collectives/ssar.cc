@@ -40,8 +40,8 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/dense_switch.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/dense_switch.h"
+#include "collectives/primitives/primitives.h"
 #include "core/merge.h"
 #include "topknot/catalog.h"
 

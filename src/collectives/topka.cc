@@ -25,7 +25,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/primitives.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/primitives.h"
 #include "topknot/params.h"
 #include "topknot/transport.h"
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/primitives/shared_index_sum.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/merge.h"
+
+namespace topknot::collective {
+
+void SharedIndexSum::gather(MessageChannel& channel, std::span<const std::uint32_t> mine,
+                            std::span<const Region> regions, std::uint64_t most) {
+  channel.enter("share positions");
+  allgather_.run_positions(channel, mine, regions, most, blocks_);
+  index_.clear();
+  counts_.clear();
+  for (const std::vector<std::uint32_t>& block : blocks_) {
+    index_.insert(index_.end(), block.begin(), block.end());
+    counts_.push_back(block.size());
+  }
+}
+
+void SharedIndexSum::follow(MessageChannel& channel, int leader,
+                            std::span<const std::uint32_t> mine, std::uint64_t n,
+                            std::uint64_t most) {
+  channel.enter("share positions");
+  index_.assign(mine.begin(), mine.end());
+  broadcast_.run_positions(channel, leader, {0, n}, most, index_);
+}
+
+Reduced SharedIndexSum::pay(MessageChannel& channel, std::span<float> residual,
+                            std::span<float> grad, std::span<float> sum) {
+  channel.enter("sum values");
+  values_.resize(index_.size());
+  core::gather(residual, index_, values_);
+  in_rank_order_.run(channel, values_, error_);
+  // The same bits everywhere by now, so everyone finds the same.
+  if (!std::all_of(values_.begin(), values_.end(),
+                   [](float value) { return std::isfinite(value); }))
+    channel.report_nonfinite();
+  if (!channel.finite()) return channel.undo(residual, grad);
+  settle(index_, error_, residual);
+  if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+  for (std::size_t i = 0; i < index_.size(); ++i) sum[index_[i]] = values_[i];
+  return {.count = index_.size(), .index = index_, .settled = index_};
+}
+
+}  // namespace topknot::collective
