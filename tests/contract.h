@@ -144,32 +144,32 @@ inline std::optional<std::string> violation(const Case& c, int step, const Seen&
                    agreed);
 }
 
-/// What is wrong with what one rank was told of its step. Marks in `settled` what is in
+/// What is wrong with what one rank was told of its step. Marks in `touched` what is in
 /// the sum or was settled.
 inline std::optional<std::string> violation(const Case& c, const Reduced& reduced,
                                             std::span<const float> residual,
                                             std::span<const float> sum,
-                                            std::vector<float>& settled) {
+                                            std::vector<float>& touched) {
   if (!reduced.finite) return "called not finite";
   const bool dense = reduced.index.empty() && reduced.count != 0;
-  settled.assign(c.n, dense ? 1.0F : 0.0F);
+  touched.assign(c.n, dense ? 1.0F : 0.0F);
   if (dense && reduced.count != c.n) return "lists nothing, and is not dense";
   if (dense) return std::nullopt;
   for (const std::uint32_t i : reduced.index) {
-    if (settled[i] != 0) return "a coordinate of the sum is listed twice";
-    settled[i] = 1;
+    if (touched[i] != 0) return "a coordinate of the sum is listed twice";
+    touched[i] = 1;
   }
   for (std::size_t i = 0; i < c.n; ++i)
-    if (settled[i] == 0 && sum[i] != 0) return "a coordinate of the sum is not listed";
+    if (touched[i] == 0 && sum[i] != 0) return "a coordinate of the sum is not listed";
   if (reduced.index.size() != reduced.count) return "count and index differ";
   std::vector<bool> settled(c.n);
   const bool rounded = c.collective.find("values=") != std::string::npos;
   for (const std::uint32_t i : reduced.settled) {
     if (settled[i]) return "a coordinate is settled twice";
     if (!rounded && residual[i] != 0)
-      return "a coordinate is called settled, and still owed";
+      return "a coordinate is called settled, and has a residual";
     settled[i] = true;
-    settled[i] = 1;
+    touched[i] = 1;
   }
   return std::nullopt;
 }

@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -120,10 +121,10 @@ class AllgatherFast final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     share(residual.size());
     if (!channel_.finite() || !writer_.add(blocks_, grad, sum))
-      return channel_.undo(residual, grad);
+      return guard_.undo(residual, grad);
     settle(mine_.index, error_, residual);
     return {.count = writer_.index().size(),
             .index = writer_.index(),
@@ -138,6 +139,7 @@ class AllgatherFast final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   Allgather allgather_;
   WindowedSum writer_;

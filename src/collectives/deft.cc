@@ -131,12 +131,12 @@ class Deft final : public Collective {
                           " coordinates and got " + std::to_string(residual.size()) +
                           ".");
     channel_.begin(n_, k);
-    channel_.fold(residual, grad);
+    guard_.fold(residual, grad);
     plan(residual, k);
     select(residual, k);
     share(k);
     ++step_;
-    return agreed_.pay(channel_, residual, grad, sum);
+    return agreed_.settle(guard_, residual, grad, sum);
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
@@ -201,6 +201,7 @@ class Deft final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   const std::uint64_t n_;
   const std::vector<Region> layers_;  // in order, without gaps
   std::uint64_t step_ = 0;

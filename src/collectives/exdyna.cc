@@ -138,9 +138,9 @@ class ExDyna final : public Collective {
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     take_turns(residual.size());
-    select_.run(channel_, residual, grad, regions_[at(channel_.rank())], k, mine_);
+    select_.run(guard_, residual, grad, regions_[at(channel_.rank())], k, mine_);
     agreed_.gather(channel_, mine_.index, regions_, select_.most(residual.size(), k));
-    const Reduced reduced = agreed_.pay(channel_, residual, grad, sum);
+    const Reduced reduced = agreed_.settle(guard_, residual, grad, sum);
     if (reduced.finite) rebalance(k);
     ++step_;
     return reduced;
@@ -173,6 +173,7 @@ class ExDyna final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   ExclusiveSelect select_;
   Parts parts_;
   std::uint64_t step_ = 0;

@@ -50,6 +50,7 @@
 
 #include "collectives/primitives/dropped_values.h"
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "collectives/primitives/team.h"
 #include "core/merge.h"
 #include "core/select.h"
@@ -78,14 +79,14 @@ class GTopk final : public Collective {
     most_ = k;
     select(residual, grad, k);
     tree_ ? merge_up_the_tree() : merge_in_the_butterfly();
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
   }
 
  private:
   void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
-    channel_.select(compressor_, residual, grad, k, held_);
+    guard_.select(compressor_, residual, grad, k, held_);
     core::keep_largest(held_, k);
     selected_ = held_.index;
   }
@@ -162,7 +163,7 @@ class GTopk final : public Collective {
     channel_.read(in_, from, channel_.rank(), whole_, most_, theirs_);
     core::add(held_, theirs_, merged_);
     std::swap(held_, merged_);
-    report_overflow(channel_, held_);
+    channel_.report_unless_finite(held_.value);
     dropped_.cut(held_, most_);
   }
 
@@ -185,6 +186,7 @@ class GTopk final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const bool tree_;
   const bool faithful_;

@@ -52,6 +52,7 @@
 
 #include "collectives/primitives/group.h"
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -147,12 +148,12 @@ class Hierarchical final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.fold(residual, grad);
+    guard_.fold(residual, grad);
     cut_shards(residual.size());
     in_group(members_, [&] { scatter(residual); });
     const Reduced reduced = in_group(column_, [&] { return reduce_between(k); });
     in_group(members_, [&] { gather(reduced); });
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(reduced, grad, sum);
   }
@@ -218,7 +219,7 @@ class Hierarchical final : public Collective {
       }
     }
     channel_.flush();
-    if (!all_finite(shard_)) channel_.report_nonfinite();
+    channel_.report_unless_finite(shard_);
   }
 
   Reduced reduce_between(std::size_t k) {
@@ -287,7 +288,8 @@ class Hierarchical final : public Collective {
   const std::unique_ptr<Transport> between_;
   Params fixed_;            // inside a node messages are coded by default
   MessageChannel channel_;  // inside the node
-  const Layout layout_;     // of the own shard
+  StepGuard guard_{channel_};
+  const Layout layout_;  // of the own shard
   const std::unique_ptr<Collective> inner_;
 
   Allgather allgather_;

@@ -53,6 +53,7 @@
 
 #include "collectives/primitives/global_topk.h"
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
@@ -126,7 +127,7 @@ class Knot final : public Collective {
     add_up(blocks_, held_);
     global_topk_.keep_largest(channel_, held_, k);
     share(k);
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(ownership, residual);
     return write(ownership, grad, sum);
   }
@@ -139,7 +140,7 @@ class Knot final : public Collective {
 
  private:
   void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     core::keep_largest(mine_, k);
     if (survive_ > 0 && quota_ > 0) core::keep_largest(mine_, std::min(quota_, k));
   }
@@ -212,6 +213,7 @@ class Knot final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const std::string schedule_;
   const double survive_;

@@ -44,9 +44,9 @@ class Micro final : public Collective {
     channel_.begin(residual.size(), k);
     take_turns(residual.size());
     const Region mine = regions_[static_cast<std::size_t>(channel_.rank())];
-    select_.run(channel_, residual, grad, mine, k, mine_);
+    select_.run(guard_, residual, grad, mine, k, mine_);
     agreed_.gather(channel_, mine_.index, regions_, select_.most(residual.size(), k));
-    const Reduced reduced = agreed_.pay(channel_, residual, grad, sum);
+    const Reduced reduced = agreed_.settle(guard_, residual, grad, sum);
     if (reduced.finite) select_.learn(agreed_.size(), k);
     ++step_;
     return reduced;
@@ -67,6 +67,7 @@ class Micro final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   ExclusiveSelect select_;
   std::uint64_t step_ = 0;
 

@@ -53,6 +53,7 @@
 
 #include "collectives/primitives/global_topk.h"
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "core/threshold_reuse.h"
@@ -88,7 +89,7 @@ class OkTopk final : public Collective {
     balance(residual.size());
     share(residual.size());
     ++step_;
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
   }
@@ -105,7 +106,7 @@ class OkTopk final : public Collective {
 
  private:
   void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     if (!faithful_) core::keep_largest(mine_, k);
   }
 
@@ -172,7 +173,7 @@ class OkTopk final : public Collective {
     if (!faithful_) threshold_ = global_topk_.threshold();
     const std::int64_t period = std::max<std::int64_t>(1, std::min(step_, tau_prime_));
     next_exact_ = step_ + (faithful_ ? tau_prime_ : period);
-    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(held_.value);
     channel_.enter("count");
     const auto mine = static_cast<std::uint32_t>(held_.size());
     counts_ = gather_words(channel_, std::span(&mine, 1));
@@ -196,7 +197,7 @@ class OkTopk final : public Collective {
   // threshold by how many did. False, with all still held, where it is too far off to be
   // corrected. Two words from each rank, so all decide alike.
   bool reuse_threshold(std::size_t k) {
-    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(held_.value);
     channel_.enter("count");
     const auto reaching = static_cast<std::uint32_t>(std::ranges::count_if(
         held_.value, [&](float value) { return reaches(value, threshold_); }));
@@ -327,6 +328,7 @@ class OkTopk final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const core::ThresholdReuse reuse_;
   const core::ThresholdReuse::Control& control_;

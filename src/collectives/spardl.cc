@@ -68,6 +68,7 @@
 #include "collectives/primitives/dropped_values.h"
 #include "collectives/primitives/packet.h"
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "collectives/primitives/team.h"
 #include "core/merge.h"
 #include "core/select.h"
@@ -131,7 +132,7 @@ class SparDL final : public Collective {
     scatter(residual);
     sum_across_teams();
     gather();
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     Reduced reduced = write(grad, sum);
     settle_residual(residual);
     reduced.settled = settled_;
@@ -183,7 +184,7 @@ class SparDL final : public Collective {
         blocks > 1 ? 2 * std::ceil(std::sqrt(static_cast<double>(k) * blocks)) : 0;
     const std::size_t wanted =
         std::min(k + static_cast<std::size_t>(more), residual.size());
-    channel_.select(compressor_, residual, grad, wanted, selected_);
+    guard_.select(compressor_, residual, grad, wanted, selected_);
     core::split(selected_.index, cuts_, at_cut_);
     for (std::size_t block = 0; block < held_.size(); ++block) {
       held_[block].clear();
@@ -244,7 +245,7 @@ class SparDL final : public Collective {
     core::gather(residual, share_.index, share_.value);
     core::add(held, share_, merged_);
     core::add(merged_, theirs_, held);
-    report_overflow(channel_, held);
+    channel_.report_unless_finite(held.value);
   }
 
   // Before a block leaves, and in the end for the own one.
@@ -267,7 +268,7 @@ class SparDL final : public Collective {
     team_gather_.run(channel_, across_, own, same_region_, quota_, gifts_, error_);
     dropped_.keep_error(own.index, error_);
     add_up(gifts_, own);
-    report_overflow(channel_, own);
+    channel_.report_unless_finite(own.value);
     giving_.correct(own.size(), quota_);
     // What falls out here is not in the sum, so everyone still owes its own share of it.
     core::keep_largest(own, quota_);
@@ -299,6 +300,7 @@ class SparDL final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   Team inside_;    // my team; member j owns block j
   Team across_;    // who owns the same block in the other teams

@@ -42,6 +42,7 @@
 
 #include "collectives/primitives/dense_switch.h"
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "core/merge.h"
 #include "topknot/catalog.h"
 
@@ -59,14 +60,14 @@ class Ssar final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     held_ = mine_;
     region_ = {0, residual.size()};
     owed_.clear();
     fold();
     double_up();
     give_back();
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
   }
@@ -134,7 +135,7 @@ class Ssar final : public Collective {
   void add_theirs() {
     core::add(held_, theirs_, added_);
     std::swap(held_, added_);
-    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(held_.value);
   }
 
   void settle_residual(std::span<float> residual) const {
@@ -149,6 +150,7 @@ class Ssar final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const int even_;   // the largest power of two that is not above P
   const int extra_;  // how many ranks are above it

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
@@ -43,11 +44,11 @@ class TopkA final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     share(residual.size());
     if (channel_.finite() && reselect_) reselect(k);
     if (!channel_.finite() || !writer_.add(blocks_, grad, sum))
-      return channel_.undo(residual, grad);
+      return guard_.undo(residual, grad);
     return {.count = writer_.index().size(),
             .index = writer_.index(),
             .settled = reselect_ ? settle_kept(residual) : settle_all(residual)};
@@ -64,7 +65,7 @@ class TopkA final : public Collective {
   // everyone finds the same overflow.
   void reselect(std::size_t k) {
     add_up(blocks_, kept_);
-    if (!all_finite(kept_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(kept_.value);
     core::keep_largest(kept_, k);
     blocks_.resize(1);
     std::swap(blocks_[0], kept_);
@@ -90,6 +91,7 @@ class TopkA final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const bool reselect_;
   Allgather allgather_;

@@ -8,7 +8,6 @@
 #include "collectives/primitives/primitives.h"
 
 namespace topknot::collective {
-namespace {}  // namespace
 
 void Allgather::run(MessageChannel& channel, SparseView mine,
                     std::span<const Region> regions, std::uint64_t most,

@@ -7,7 +7,6 @@
 #include "collectives/primitives/primitives.h"
 
 namespace topknot::collective {
-namespace {}  // namespace
 
 void Exchange::run(MessageChannel& channel, std::span<const SparseView> parts,
                    std::span<const Region> regions, std::uint64_t most,

@@ -38,29 +38,30 @@ ExclusiveSelect::ExclusiveSelect(Params& params)
                                "select k exactly, or what reaches a threshold that is "
                                "scaled by constants") == "published") {}
 
-void ExclusiveSelect::run(MessageChannel& channel, std::span<float> residual,
+void ExclusiveSelect::run(StepGuard& guard, std::span<float> residual,
                           std::span<float> grad, Region mine, std::size_t k,
                           Sparse& held) {
   if (k == 0) {
     held.clear();
-    return channel.fold(residual, grad);
+    return guard.fold(residual, grad);
   }
   if (k < residual.size() && !published_)
-    return select_exactly(channel, residual, grad, mine, k, held);
+    return select_exactly(guard, residual, grad, mine, k, held);
   if (threshold_ == 0 && published_)
     threshold_ = 1 / (2 * std::sqrt(static_cast<float>(k)));
   candidates_.floor = k < residual.size() ? threshold_ : 0.0F;
-  channel.select_inside(candidates_, mine, residual, grad, k, held);
+  guard.select_inside(candidates_, mine, residual, grad, k, held);
 }
 
 // The floor and the total are the same on all ranks, so they decide alike. What reaches
 // one floor everywhere has the k largest of all in it as soon as there are k.
-void ExclusiveSelect::select_exactly(MessageChannel& channel, std::span<float> residual,
+void ExclusiveSelect::select_exactly(StepGuard& guard, std::span<float> residual,
                                      std::span<float> grad, Region mine, std::size_t k,
                                      Sparse& held) {
+  MessageChannel& channel = guard.channel();
   candidates_.floor.reset();
   if (threshold_ > 0) candidates_.floor = std::max(threshold_ * (1 - slack_), kLeast);
-  channel.select_inside(candidates_, mine, residual, grad, k, held);
+  guard.select_inside(candidates_, mine, residual, grad, k, held);
   global_topk_.keep_largest(channel, held, k);
   if (!channel.finite()) return;
   const bool missed = candidates_.floor && global_topk_.total() < k;

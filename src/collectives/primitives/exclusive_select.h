@@ -22,7 +22,7 @@
 #include <span>
 
 #include "collectives/primitives/global_topk.h"
-#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/compressor.h"
 #include "topknot/params.h"
 #include "topknot/state.h"
@@ -38,7 +38,7 @@ class ExclusiveSelect {
   /// that is this rank's; the parts of all ranks are disjoint and cover it. Zeros are not
   /// selected, but when `k` is all there is everything is, since one rank's zero may be
   /// another's residual.
-  void run(MessageChannel& channel, std::span<float> residual, std::span<float> grad,
+  void run(StepGuard& guard, std::span<float> residual, std::span<float> grad,
            Region mine, std::size_t k, Sparse& held);
 
   /// How many coordinates one rank can have selected of a vector of `n`: with
@@ -60,8 +60,8 @@ class ExclusiveSelect {
     std::optional<float> floor;
   };
 
-  void select_exactly(MessageChannel& channel, std::span<float> residual,
-                      std::span<float> grad, Region mine, std::size_t k, Sparse& held);
+  void select_exactly(StepGuard& guard, std::span<float> residual, std::span<float> grad,
+                      Region mine, std::size_t k, Sparse& held);
   void aim(float last, bool missed, std::size_t k);
 
   const bool published_;

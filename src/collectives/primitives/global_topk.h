@@ -22,6 +22,7 @@
 
 #include "collectives/primitives/message_channel.h"
 #include "topknot/sparse.h"
+#include "topknot/state.h"
 
 namespace topknot::collective {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <optional>
 
+#include "core/finite.h"
 #include "core/hash.h"
-#include "core/select.h"
 #include "topknot/error.h"
 #include "topknot/layout.h"
 
@@ -29,11 +29,6 @@ std::span<const float> as_floats(std::span<const std::uint32_t> words) {
 }
 std::span<float> as_floats(std::span<std::uint32_t> words) {
   return {reinterpret_cast<float*>(words.data()), words.size()};
-}
-
-template <typename T>
-std::span<T> part_of(std::span<T> x, Region region) {
-  return x.empty() ? x : x.subspan(region.begin, region.size());
 }
 
 core::Coding coding_named(const std::string& wanted) {
@@ -78,7 +73,6 @@ void MessageChannel::begin(std::uint64_t n, std::uint64_t k) {
   n_ = n;
   k_ = k;
   nonfinite_ = false;
-  folded_ = false;
 }
 
 void MessageChannel::enter(std::string_view phase) {
@@ -86,47 +80,8 @@ void MessageChannel::enter(std::string_view phase) {
   phase_name_ = phase;
 }
 
-void MessageChannel::select(Compressor& compressor, std::span<float> residual,
-                            std::span<float> grad, std::size_t k, Sparse& out) {
-  folded_ = compressor.select(residual, grad, k, out);
-  if (!folded_) nonfinite_ = true;
-}
-
-// The parts go in order, so a part that is not finite has only those before it to undo.
-void MessageChannel::select_inside(Compressor& compressor, Region region,
-                                   std::span<float> residual, std::span<float> grad,
-                                   std::size_t k, Sparse& out) {
-  const Region before{0, region.begin};
-  const Region behind{region.end, residual.size()};
-  std::uint64_t done = 0;
-  out.clear();
-  folded_ = core::fold(part_of(residual, before), part_of(grad, before));
-  if (folded_) {
-    done = before.end;
-    folded_ = compressor.select(part_of(residual, region), part_of(grad, region), k, out);
-  }
-  if (folded_) {
-    done = region.end;
-    folded_ = core::fold(part_of(residual, behind), part_of(grad, behind));
-  }
-  if (!folded_) {
-    core::undo_fold(part_of(residual, {0, done}), part_of(grad, {0, done}));
-    out.clear();
-    nonfinite_ = true;
-  }
-  for (std::uint32_t& position : out.index)
-    position += static_cast<std::uint32_t>(region.begin);
-}
-
-void MessageChannel::fold(std::span<float> residual, std::span<float> grad) {
-  folded_ = core::fold(residual, grad);
-  if (!folded_) nonfinite_ = true;
-}
-
-Reduced MessageChannel::undo(std::span<float> residual, std::span<const float> grad) {
-  if (folded_) core::undo_fold(residual, grad);
-  folded_ = false;
-  return {.count = 0, .finite = false, .index = {}, .settled = {}};
+void MessageChannel::report_unless_finite(std::span<const float> x) {
+  if (!core::all_finite(x)) nonfinite_ = true;
 }
 
 void MessageChannel::code(SparseView pairs, Region region, int to, Message& message,

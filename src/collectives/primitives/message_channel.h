@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands between a collective and its channel: every message that goes out is coded
-// and stamped, every message that comes in is checked against the stamp it should have,
-// and what one rank knows of a gradient that is not finite reaches all the others on the
-// way.
+// Between a collective and its transport. MessageChannel codes and stamps every message that
+// goes out, and checks every message that comes in against the stamp it should have. Every
+// message also carries whether its sender knows of a nonfinite value, so in the end all
+// ranks know.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,8 @@
 
 #include "collectives/primitives/message.h"
 #include "core/wire/wire.h"
-#include "topknot/collective.h"
-#include "topknot/compressor.h"
 #include "topknot/params.h"
+#include "topknot/sparse.h"
 #include "topknot/transport.h"
 
 namespace topknot::collective {
@@ -54,24 +53,20 @@ class MessageChannel {
   /// Starts a phase; its name is for people, its number goes with every message.
   void enter(std::string_view phase);
 
-  // ---- finiteness
+  /// Counts the calls of begin().
+  std::uint32_t step() const noexcept { return step_; }
 
-  /// compressor.select(), remembering if a gradient was not finite.
-  void select(Compressor& compressor, std::span<float> residual, std::span<float> grad,
-              std::size_t k, Sparse& out);
-  /// compressor.select() of `region` alone, with positions in the whole vector; residual += grad
-  /// everywhere else. Likewise.
-  void select_inside(Compressor& compressor, Region region, std::span<float> residual,
-                     std::span<float> grad, std::size_t k, Sparse& out);
-  /// residual += grad, likewise.
-  void fold(std::span<float> residual, std::span<float> grad);
-  /// Tells everyone, by all messages from now on, that something is not finite.
-  void report_nonfinite() noexcept { nonfinite_ = true; }
+  // ---- finiteness, which begin() assumes
+
+  /// False once this rank, or the sender of a message that it has read, has reported a
+  /// nonfinite value in this step.
   bool finite() const noexcept { return !nonfinite_; }
-  /// Ends a step that is not finite: `residual` becomes what it was before the step, bit for bit,
-  /// out of what the fold left in `grad`. So nothing may have been written into `sum` yet
-  /// where that is the memory of `grad`.
-  Reduced undo(std::span<float> residual, std::span<const float> grad);
+  /// Tells everyone, by all messages from now on, that something is nonfinite.
+  void report_nonfinite() noexcept { nonfinite_ = true; }
+  /// Reports when a value of `x` is nonfinite.
+  void report_unless_finite(std::span<const float> x);
+  /// Takes over what a message that is read later, or only passed on, says of its sender.
+  void note_nonfinite(const Message& message);
 
   // ---- messages: code, start, finish, read
 
@@ -105,10 +100,6 @@ class MessageChannel {
                       std::uint64_t most, std::vector<std::uint32_t>& index);
   void read_words(const Message& message, int from, int to,
                   std::span<std::uint32_t> words);
-
-  /// Takes from a message that is read later, or only passed on, what it says of its
-  /// sender's health.
-  void note_nonfinite(const Message& message);
 
   /// Ends the job, on all ranks: rank `from` sent `message`, which cannot be read for the
   /// reason `why`. Where its header says that the ranks disagree, that is the cause.
@@ -147,7 +138,6 @@ class MessageChannel {
   std::uint64_t n_ = 0;
   std::uint64_t k_ = 0;
   bool nonfinite_ = false;
-  bool folded_ = false;  // this rank's residual has the step's gradient in it
 
   Sparse positions_;  // where messages of positions alone are read to
   struct Receive {

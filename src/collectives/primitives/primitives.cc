@@ -10,7 +10,6 @@
 #include "topknot/error.h"
 
 namespace topknot::collective {
-namespace {}  // namespace
 
 Region equal_region(std::uint64_t n, int parts, int part) {
   const auto p = static_cast<std::uint64_t>(parts);
@@ -62,8 +61,7 @@ void RankOrderSum::run(MessageChannel& channel, std::span<float> x,
   }
   channel.flush();
   // Said here because steps of a scale cannot say infinity.
-  if (!std::all_of(part_.begin(), part_.end(), [](float v) { return std::isfinite(v); }))
-    channel.report_nonfinite();
+  channel.report_unless_finite(part_);
   std::copy(part_.begin(), part_.end(), own.begin());
   channel.enter("gather of the sums");
   allgather_.run_dense(channel, regions_, x, part_error_);
@@ -205,14 +203,6 @@ void settle(std::span<const std::uint32_t> index, std::span<const float> error,
                         " rounding errors for " + std::to_string(index.size()) +
                         " positions.");
   for (std::size_t i = 0; i < index.size(); ++i) residual[index[i]] = error[i];
-}
-
-// Without a way out, so that it can be done eight at a time.
-bool all_finite(std::span<const float> x) {
-  bool finite = true;
-  for (const float v : x)
-    finite &= (std::bit_cast<std::uint32_t>(v) & 0x7F800000U) != 0x7F800000U;
-  return finite;
 }
 
 // Magnitudes are compared as bit patterns: eight at a time, and NaN is the largest.

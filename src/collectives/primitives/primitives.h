@@ -145,8 +145,6 @@ void add_up(std::vector<Sparse>& blocks, Sparse& sum);
 void settle(std::span<const std::uint32_t> index, std::span<const float> error,
             std::span<float> residual);
 
-bool all_finite(std::span<const float> x);
-
 /// No sum of one value from each block is larger in magnitude; not finite when a value is
 /// not.
 float largest_sum(std::span<const Sparse> blocks);

@@ -2,7 +2,6 @@
 #include "collectives/primitives/shared_index_sum.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/merge.h"
 
@@ -28,18 +27,17 @@ void SharedIndexSum::follow(MessageChannel& channel, int leader,
   broadcast_.run_positions(channel, leader, {0, n}, most, index_);
 }
 
-Reduced SharedIndexSum::pay(MessageChannel& channel, std::span<float> residual,
-                            std::span<float> grad, std::span<float> sum) {
+Reduced SharedIndexSum::settle(StepGuard& guard, std::span<float> residual,
+                               std::span<float> grad, std::span<float> sum) {
+  MessageChannel& channel = guard.channel();
   channel.enter("sum values");
   values_.resize(index_.size());
   core::gather(residual, index_, values_);
   in_rank_order_.run(channel, values_, error_);
-  // The same bits everywhere by now, so everyone finds the same.
-  if (!std::all_of(values_.begin(), values_.end(),
-                   [](float value) { return std::isfinite(value); }))
-    channel.report_nonfinite();
-  if (!channel.finite()) return channel.undo(residual, grad);
-  settle(index_, error_, residual);
+  // The same bits on every rank by now, so all ranks find the same.
+  channel.report_unless_finite(values_);
+  if (!channel.finite()) return guard.undo(residual, grad);
+  collective::settle(index_, error_, residual);
   if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
   for (std::size_t i = 0; i < index_.size(); ++i) sum[index_[i]] = values_[i];
   return {.count = index_.size(), .index = index_, .settled = index_};

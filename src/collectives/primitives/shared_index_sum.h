@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "collectives/primitives/primitives.h"
+#include "collectives/primitives/step_guard.h"
 
 namespace topknot::collective {
 
@@ -35,10 +36,10 @@ class SharedIndexSum {
   std::span<const std::uint64_t> counts() const noexcept { return counts_; }
 
   /// Ends the step: sums the residuals of all ranks at the positions agreed on, in rank
-  /// order, pays them on every rank and writes the sum; or, when something is not finite,
-  /// undoes the step.
-  Reduced pay(MessageChannel& channel, std::span<float> residual, std::span<float> grad,
-              std::span<float> sum);
+  /// order, clears them there on every rank and writes the sum; or undoes the step, when it
+  /// is nonfinite.
+  Reduced settle(StepGuard& guard, std::span<float> residual, std::span<float> grad,
+                 std::span<float> sum);
 
  private:
   Allgather allgather_;

@@ -2,19 +2,11 @@
 #include "collectives/primitives/team.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "collectives/primitives/packet.h"
 #include "core/merge.h"
 
 namespace topknot::collective {
-namespace {}  // namespace
-
-void report_overflow(MessageChannel& channel, const Sparse& pairs) {
-  if (!std::all_of(pairs.value.begin(), pairs.value.end(),
-                   [](float value) { return std::isfinite(value); }))
-    channel.report_nonfinite();
-}
 
 void TeamGather::run(MessageChannel& channel, const Team& team, SparseView mine,
                      std::span<const Region> regions, std::uint64_t most,
@@ -79,7 +71,7 @@ void Butterfly::run(MessageChannel& channel, const Team& team, Region region,
     const bool lower = (team.place & bit) == 0;
     core::add(lower ? held : theirs_, lower ? theirs_ : held, merged_);
     std::swap(held, merged_);
-    report_overflow(channel, held);
+    channel.report_unless_finite(held.value);
     dropped.cut(held, most, /*keeper=*/(team.place & (2 * bit - 1)) == 0);
   }
 }

@@ -28,9 +28,6 @@ struct Team {
   int member(int distance) const noexcept { return (place + distance + size) % size; }
 };
 
-/// Reports to everyone when a value is not finite.
-void report_overflow(MessageChannel& channel, const Sparse& pairs);
-
 /// Every member gets every member's pairs, in ceil(log2 size) packets (Bruck): each sends
 /// size - 1 blocks in all.
 class TeamGather {

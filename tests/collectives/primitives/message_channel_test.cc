@@ -94,41 +94,30 @@ TEST(MessageChannel, LosesNothingWhenTheExchangeFails) {
   EXPECT_EQ(residual, std::vector<float>(100, 3.0F));
 }
 
-TEST(MessageChannel, SelectsInsideARegionAndFoldsTheRest) {
-  const auto alone = make_inproc(1);
-  const auto compressor = make_compressor({"topk", {}}, Layout::flat(9));
-  Params params;
-  collective::MessageChannel channel(*alone[0], "test", params);
-  std::vector<float> residual(9, 1.0F);
-  std::vector<float> grad = {90, 80, 0, 2, -7, 1, 0, 60, 50};
-  Sparse out;
-  channel.begin(9, 2);
-  channel.select_inside(*compressor, {2, 6}, residual, grad, 2, out);
-  EXPECT_TRUE(channel.finite());
-  EXPECT_EQ(residual, (std::vector<float>{91, 81, 1, 3, -6, 2, 1, 61, 51}));
-  EXPECT_EQ(out, (Sparse{{3, 4}, {3, -6}}));
-  channel.undo(residual, grad);
-  EXPECT_EQ(residual, std::vector<float>(9, 1.0F));
-}
-
-TEST(MessageChannel, FoldsNoPartWhenOneIsNotFinite) {
-  const auto alone = make_inproc(1);
-  const auto compressor = make_compressor({"topk", {}}, Layout::flat(9));
-  Params params;
-  collective::MessageChannel channel(*alone[0], "test", params);
-  for (std::size_t bad = 0; bad < 9; ++bad)
-    for (const collective::Region region : {collective::Region{2, 6}, {0, 9}, {4, 4}}) {
-      std::vector<float> residual(9, 1.0F);
-      std::vector<float> grad(9, 2.0F);
-      grad[bad] = std::numeric_limits<float>::infinity();
-      Sparse out;
-      channel.begin(9, 2);
-      channel.select_inside(*compressor, region, residual, grad, 2, out);
-      EXPECT_FALSE(channel.finite()) << bad;
-      EXPECT_TRUE(out.empty()) << bad;
-      channel.undo(residual, grad);
-      EXPECT_EQ(residual, std::vector<float>(9, 1.0F)) << bad;
+TEST(MessageChannel, TellsTheReaderThatAValueIsNonfinite) {
+  run(2, [](Transport& link) {
+    Params params;
+    collective::MessageChannel channel(link, "test", params);
+    for (const float bad : {std::numeric_limits<float>::infinity(), 1.0F}) {
+      channel.begin(2, 1);
+      EXPECT_TRUE(channel.finite());
+      const std::vector<float> mine = {2.0F, link.rank() == 0 ? bad : 3.0F};
+      channel.report_unless_finite(mine);
+      EXPECT_EQ(channel.finite(), link.rank() == 1 || bad == 1);
+      const std::uint32_t word[] = {7};
+      std::uint32_t read[1];
+      collective::Message out;
+      collective::Message in;
+      const int other = 1 - link.rank();
+      channel.code_words(word, other, out);
+      channel.start_send(other, out);
+      channel.start_receive(other, in, channel.words_limit(1));
+      channel.finish_receive(other);
+      channel.read_words(in, other, link.rank(), read);
+      channel.flush();
+      EXPECT_EQ(channel.finite(), bad == 1);
     }
+  });
 }
 
 TEST(MessageChannel, RefusesMoreCoordinatesThanPositionsCanSay) {

@@ -185,9 +185,9 @@ TEST(RankOrderSum, TellsWhatRoundingTookOff) {
       sum.run(channel, x, error);
       error.resize(40);
       // Integers, so the books balance exactly: the errors of all ranks and the sum.
-      const auto channel = link.channel(9);
+      const auto apart = link.channel(9);
       Params plain;
-      MessageChannel exact(*channel, "check", plain);
+      MessageChannel exact(*apart, "check", plain);
       exact.begin(40, 1);
       std::vector<float> none;
       sum.run(exact, error, none);
