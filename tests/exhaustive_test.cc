@@ -79,19 +79,19 @@ void hold_all_words(const std::string& name, std::size_t ranks, std::size_t n) {
   };
   // Each rank writes what it has of all words; they are compared when all are done.
   std::vector<std::vector<Outcome>> outcomes(ranks);
-  const Spec compressor = Spec::parse(default_compressor(name));
+  const Spec selects = Spec::parse(default_compressor(name));
   run(static_cast<int>(ranks), [&](Transport& link) {
     const auto rank = static_cast<std::size_t>(link.rank());
     const Layout layout = Layout::flat(n);
     for (std::size_t k = 0; k <= n + 1; ++k) {
       const auto channel = link.channel(static_cast<int>(k));
-      const auto compressor = make_compressor(compressor, layout);
+      const auto compressor = make_compressor(selects, layout);
       const auto made = make_collective(Spec::parse(name), *channel, *compressor, layout);
       for (std::size_t code = 0; code < count; ++code)
         outcomes[rank].push_back(reduce(*made, letters(code, rank), k));
     }
   });
-  const Promise promised = promise_of(Spec::parse(name), compressor);
+  const Promise promised = promise_of(Spec::parse(name), selects);
   for (std::size_t at = 0; at < outcomes[0].size(); ++at) {
     std::vector<std::vector<float>> words;
     std::vector<Outcome> by_rank;
