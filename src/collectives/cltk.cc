@@ -30,7 +30,9 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/shared_index_sum.h"
+#include "collectives/primitives/step_guard.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 

@@ -25,7 +25,8 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
 #include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"

@@ -52,7 +52,10 @@
 #include <vector>
 
 #include "collectives/primitives/exclusive_select.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
 #include "collectives/primitives/shared_index_sum.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -67,8 +70,7 @@ class Parts {
   Region region(std::uint64_t n, int part) const {
     const auto first = blocks_in_.begin();
     const std::uint64_t begin = std::accumulate(first, first + part, std::uint64_t{0});
-    return {start(n, begin),
-            start(n, begin + blocks_in_[static_cast<std::size_t>(part)])};
+    return {start(n, begin), start(n, begin + blocks_in_[at(part)])};
   }
 
   /// The published rule. `found[j]` is how many coordinates part j had; each pair of
@@ -109,7 +111,7 @@ class Parts {
 
   // Not when it was saved by another number of ranks, or with other blocks.
   bool is_ours(const std::vector<std::uint64_t>& table) const {
-    return table.size() == static_cast<std::size_t>(parts_) &&
+    return table.size() == at(parts_) &&
            *std::max_element(table.begin(), table.end()) <= blocks_ &&
            std::accumulate(table.begin(), table.end(), std::uint64_t{0}) == blocks_;
   }

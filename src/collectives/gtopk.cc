@@ -48,10 +48,13 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/broadcast.h"
+#include "collectives/primitives/butterfly.h"
 #include "collectives/primitives/dropped_values.h"
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/step_guard.h"
-#include "collectives/primitives/team.h"
+#include "collectives/primitives/subgroup.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
@@ -102,7 +105,7 @@ class GTopk final : public Collective {
     if (me + even < channel_.size()) receive_and_merge(me + even);
     channel_.enter("merge");
     if (me < even)
-      butterfly_.run(channel_, {.size = even, .place = me}, whole_, most_, held_,
+      butterfly_.run(channel_, Subgroup::strided(0, 1, even, me), whole_, most_, held_,
                      dropped_);
     if (even == channel_.size()) return;
     channel_.enter("return");
@@ -180,8 +183,7 @@ class GTopk final : public Collective {
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
-    for (std::size_t i = 0; i < held_.size(); ++i) sum[held_.index[i]] = held_.value[i];
+    write_sum(held_, grad, sum);
     return {.count = held_.size(), .index = held_.index, .settled = settled_};
   }
 

@@ -51,9 +51,13 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/exchange.h"
 #include "collectives/primitives/global_topk.h"
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/route.h"
 #include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 

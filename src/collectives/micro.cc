@@ -28,7 +28,10 @@
 #include <vector>
 
 #include "collectives/primitives/exclusive_select.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
 #include "collectives/primitives/shared_index_sum.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -43,7 +46,7 @@ class Micro final : public Collective {
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     take_turns(residual.size());
-    const Region mine = regions_[static_cast<std::size_t>(channel_.rank())];
+    const Region mine = regions_[at(channel_.rank())];
     select_.run(guard_, residual, grad, mine, k, mine_);
     agreed_.gather(channel_, mine_.index, regions_, select_.most(residual.size(), k));
     const Reduced reduced = agreed_.settle(guard_, residual, grad, sum);

@@ -51,9 +51,14 @@
 #include <numeric>
 #include <vector>
 
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/exchange.h"
 #include "collectives/primitives/global_topk.h"
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
 #include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
+#include "collectives/primitives/words.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "core/threshold_reuse.h"
@@ -248,13 +253,7 @@ class OkTopk final : public Collective {
   }
 
   void keep_at_least(float threshold) {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < held_.size(); ++i) {
-      if (!reaches(held_.value[i], threshold)) continue;
-      held_.index[kept] = held_.index[i];
-      held_.value[kept++] = held_.value[i];
-    }
-    held_.resize(kept);
+    core::keep_if(held_, [&](float value) { return reaches(value, threshold); });
   }
 
   void correct(double total, double k) {
@@ -321,7 +320,7 @@ class OkTopk final : public Collective {
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    clear_sum(grad, sum);
     for (const Sparse& block : chosen_)
       for (std::size_t i = 0; i < block.size(); ++i) sum[block.index[i]] = block.value[i];
     return {.count = index_.size(), .index = index_, .settled = settled_};

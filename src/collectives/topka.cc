@@ -25,8 +25,11 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/settle.h"
 #include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
@@ -57,7 +60,7 @@ class TopkA final : public Collective {
  private:
   void share(std::uint64_t n) {
     channel_.enter("share");
-    whole_.assign(static_cast<std::size_t>(channel_.size()), Region{0, n});
+    whole_.assign(at(channel_.size()), Region{0, n});
     allgather_.run(channel_, mine_, whole_, n, blocks_, error_);
   }
 

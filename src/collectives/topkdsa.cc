@@ -48,9 +48,13 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/allgather.h"
 #include "collectives/primitives/dense_switch.h"
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/exchange.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
 #include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/broadcast.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/words.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
 #include "topknot/transport.h"

@@ -9,7 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/rank_order_sum.h"
+#include "collectives/primitives/words.h"
 #include "topknot/params.h"
 #include "topknot/transport.h"
 

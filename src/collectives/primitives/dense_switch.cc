@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/primitives/dense_switch.h"
 
+#include "core/merge.h"
+
 namespace topknot::collective {
 
 bool DenseSwitch::code(MessageChannel& channel, SparseView pairs, Region region, int to,
@@ -20,14 +22,7 @@ bool DenseSwitch::code(MessageChannel& channel, SparseView pairs, Region region,
 }
 
 void drop_filling(std::uint64_t size, Sparse& pairs) {
-  if (pairs.size() != size) return;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    if (pairs.value[i] == 0) continue;
-    pairs.index[kept] = pairs.index[i];
-    pairs.value[kept++] = pairs.value[i];
-  }
-  pairs.resize(kept);
+  if (pairs.size() == size) core::drop_zeros(pairs);
 }
 
 }  // namespace topknot::collective

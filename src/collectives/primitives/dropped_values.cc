@@ -25,12 +25,12 @@ void for_each_common(std::span<const std::uint32_t> a, std::span<const std::uint
 
 }  // namespace
 
-DroppedValues::Lot& DroppedValues::next(bool dropped) {
-  if (used_ == lots_.size()) lots_.emplace_back();
-  Lot& lot = lots_[used_++];
-  lot.pairs.clear();
-  lot.dropped = dropped;
-  return lot;
+DroppedValues::Batch& DroppedValues::next(bool dropped) {
+  if (used_ == batches_.size()) batches_.emplace_back();
+  Batch& batch = batches_[used_++];
+  batch.pairs.clear();
+  batch.dropped = dropped;
+  return batch;
 }
 
 void DroppedValues::cut(Sparse& pairs, std::size_t k, bool keeper) {
@@ -58,7 +58,7 @@ void DroppedValues::keep_error(std::span<const std::uint32_t> index,
 
 void DroppedValues::restrict_to(std::span<const std::uint32_t> positions) {
   for (std::size_t l = 0; l < used_; ++l) {
-    Sparse& pairs = lots_[l].pairs;
+    Sparse& pairs = batches_[l].pairs;
     std::size_t kept = 0;
     for_each_common(pairs.index, positions, [&](std::size_t i, std::size_t) {
       pairs.index[kept] = pairs.index[i];
@@ -72,9 +72,9 @@ void DroppedValues::settle(std::span<float> residual,
                            std::vector<std::uint32_t>& settled) {
   unsettled_.assign(settled.size(), false);
   for (std::size_t l = 0; l < used_; ++l) {
-    core::scatter_add(lots_[l].pairs, residual);
-    if (!lots_[l].dropped) continue;
-    for_each_common(lots_[l].pairs.index, settled,
+    core::scatter_add(batches_[l].pairs, residual);
+    if (!batches_[l].dropped) continue;
+    for_each_common(batches_[l].pairs.index, settled,
                     [&](std::size_t, std::size_t j) { unsettled_[j] = true; });
   }
   std::size_t kept = 0;

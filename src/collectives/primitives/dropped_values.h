@@ -34,13 +34,14 @@ class DroppedValues {
 
  private:
   /// What was kept at one go.
-  struct Lot {
+  struct Batch {
     Sparse pairs;
     bool dropped = false;  // else an error of rounding
   };
-  Lot& next(bool dropped);
+  Batch& next(bool dropped);
 
-  std::vector<Lot> lots_;  // the first used_ count; the others spare allocations
+  std::vector<Batch>
+      batches_;  // the first used_ are in use; the others spare allocations
   std::size_t used_ = 0;
   Sparse before_;
   std::vector<bool> unsettled_;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Everyone's part for everyone: a personalised all-to-all of sparse vectors.
+#include "collectives/primitives/exchange.h"
+
 #include <algorithm>
 
 #include "collectives/primitives/packet.h"
-#include "collectives/primitives/primitives.h"
 
 namespace topknot::collective {
 

@@ -5,22 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "core/merge.h"
 #include "core/select.h"
 
 namespace topknot::collective {
 namespace {
 
 constexpr float kLeast = std::numeric_limits<float>::denorm_min();
-
-void drop_zeros(Sparse& pairs) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    if (pairs.value[i] == 0) continue;
-    pairs.index[kept] = pairs.index[i];
-    pairs.value[kept++] = pairs.value[i];
-  }
-  pairs.resize(kept);
-}
 
 }  // namespace
 
@@ -29,7 +20,7 @@ bool ExclusiveSelect::Candidates::select(std::span<float> residual, std::span<fl
   if (floor) return core::fold_and_select(residual, grad, *floor, out);
   core::ExactTopK exact;
   const bool finite = exact.select(residual, grad, k, out);
-  drop_zeros(out);
+  core::drop_zeros(out);
   return finite;
 }
 
@@ -67,7 +58,7 @@ void ExclusiveSelect::select_exactly(StepGuard& guard, std::span<float> residual
   const bool missed = candidates_.floor && global_topk_.total() < k;
   if (missed) {
     candidates_.floor.reset();
-    if (!candidates_.select(residual.subspan(mine.begin, mine.size()), {}, k, held))
+    if (!candidates_.select(part_of(residual, mine), {}, k, held))
       channel.report_nonfinite();
     for (std::uint32_t& position : held.index)
       position += static_cast<std::uint32_t>(mine.begin);

@@ -5,7 +5,8 @@
 #include <bit>
 #include <numeric>
 
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/words.h"
+#include "core/merge.h"
 
 namespace topknot::collective {
 namespace {
@@ -26,18 +27,6 @@ std::uint32_t bins_for(std::size_t k, int ranks) {
       static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(
       k / (8 * std::max<std::size_t>(rounds, 1)), kFewestBins, kMostBins));
-}
-
-template <typename Keep>
-void keep_if(Sparse& pairs, Keep keep) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    if (!keep(magnitude_bits(pairs.value[i]))) continue;
-    pairs.index[kept] = pairs.index[i];
-    pairs.value[kept] = pairs.value[i];
-    ++kept;
-  }
-  pairs.resize(kept);
 }
 
 }  // namespace
@@ -61,7 +50,7 @@ void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t
     narrow(search);
   }
   last_ = search.begin;
-  keep_if(held, [&](std::uint32_t bits) { return bits >= search.begin; });
+  core::keep_if(held, [&](float value) { return magnitude_bits(value) >= search.begin; });
 }
 
 void GlobalTopK::visit_state(StateVisitor& visitor) { visitor.field("agreed", last_); }
@@ -133,8 +122,9 @@ void GlobalTopK::keep_ties(MessageChannel& channel, const Search& search, Sparse
   const std::vector<std::uint32_t> ties = gather_words(channel, std::span(&mine, 1));
   std::uint64_t quota = search.need;
   for (int rank = 0; rank < channel.rank(); ++rank)
-    quota -= std::min<std::uint64_t>(quota, ties[static_cast<std::size_t>(rank)]);
-  keep_if(held, [&](std::uint32_t bits) {
+    quota -= std::min<std::uint64_t>(quota, ties[at(rank)]);
+  core::keep_if(held, [&](float value) {
+    const std::uint32_t bits = magnitude_bits(value);
     if (bits != search.begin) return bits > search.begin;
     if (quota == 0) return false;
     --quota;

@@ -49,7 +49,10 @@ core::Values values_named(const std::string& wanted) {
 }  // namespace
 
 MessageChannel::MessageChannel(Transport& link, std::string_view owner, Params& params)
-    : link_(link), owner_(owner), receives_(static_cast<std::size_t>(link.size())) {
+    : link_(link),
+      everyone_(Subgroup::strided(0, 1, link.size(), link.rank())),
+      owner_(owner),
+      receives_(at(link.size())) {
   format_.coding = coding_named(
       params.choice("coding", {"auto", "plain", "delta", "rice", "bitmap", "dense"},
                     "how positions travel; auto takes the smallest for each message"));
@@ -58,11 +61,6 @@ MessageChannel::MessageChannel(Transport& link, std::string_view owner, Params& 
                     "how values travel; what rounding takes off stays owed"));
   configuration_ = owner_ + ":" + params.str();
   config_ = hash16(configuration_);
-}
-
-int MessageChannel::neighbour(int distance) const noexcept {
-  const int ranks = size();
-  return ((rank() + distance) % ranks + ranks) % ranks;
 }
 
 void MessageChannel::begin(std::uint64_t n, std::uint64_t k) {
@@ -117,12 +115,11 @@ void MessageChannel::start_send(int to, const Message& message) {
 
 void MessageChannel::start_receive(int from, Message& message, std::size_t limit) {
   std::vector<std::byte>& bytes = message.write();
-  receives_[static_cast<std::size_t>(from)].push_back(
-      {link_.recv(from, bytes, limit), message});
+  receives_[at(from)].push_back({link_.recv(from, bytes, limit), message});
 }
 
 void MessageChannel::finish_receive(int from) {
-  std::deque<Receive>& queue = receives_[static_cast<std::size_t>(from)];
+  std::deque<Receive>& queue = receives_[at(from)];
   const Receive oldest = std::move(queue.front());
   queue.pop_front();
   try {

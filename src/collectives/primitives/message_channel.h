@@ -15,17 +15,14 @@
 #include <vector>
 
 #include "collectives/primitives/message.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/subgroup.h"
 #include "core/wire/wire.h"
 #include "topknot/params.h"
 #include "topknot/sparse.h"
 #include "topknot/transport.h"
 
 namespace topknot::collective {
-
-using core::Region;
-
-/// A rank, or another small number that is never negative, as the place in a vector.
-constexpr std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
 class MessageChannel {
  public:
@@ -41,7 +38,9 @@ class MessageChannel {
   int rank() const noexcept { return link_.rank(); }
   int size() const noexcept { return link_.size(); }
   /// The rank `distance` places to the right, in a circle; `distance` may be negative.
-  int neighbour(int distance) const noexcept;
+  int neighbour(int distance) const noexcept { return everyone_.member(distance); }
+  /// All ranks.
+  const Subgroup& everyone() const noexcept { return everyone_; }
   core::Values values() const noexcept { return format_.values; }
   Transport& link() const noexcept { return link_; }
 
@@ -127,6 +126,7 @@ class MessageChannel {
   std::string where() const;
 
   Transport& link_;
+  const Subgroup everyone_;
   const std::string owner_;
   std::string configuration_;  // the collective's name and parameters
   core::Format format_;

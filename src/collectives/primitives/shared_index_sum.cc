@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/primitives/shared_index_sum.h"
 
-#include <algorithm>
-
+#include "collectives/primitives/settle.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/merge.h"
 
 namespace topknot::collective {
@@ -38,8 +38,7 @@ Reduced SharedIndexSum::settle(StepGuard& guard, std::span<float> residual,
   channel.report_unless_finite(values_);
   if (!channel.finite()) return guard.undo(residual, grad);
   collective::settle(index_, error_, residual);
-  if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
-  for (std::size_t i = 0; i < index_.size(); ++i) sum[index_[i]] = values_[i];
+  write_sum({index_, values_}, grad, sum);
   return {.count = index_.size(), .index = index_, .settled = index_};
 }
 

@@ -6,7 +6,7 @@
 // coordinates as were agreed on, whatever the number of ranks.
 //
 // With |I| positions agreed on, a rank sends at most |I| words for them when they are
-// gathered (the ring of primitives.h passes no block on twice), and less than 2|I| words
+// gathered (the ring of Allgather sends no block twice), and less than 2|I| words
 // of values, in 3(P-1) messages.
 #pragma once
 
@@ -14,7 +14,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/broadcast.h"
+#include "collectives/primitives/rank_order_sum.h"
 #include "collectives/primitives/step_guard.h"
 
 namespace topknot::collective {

@@ -4,15 +4,6 @@
 #include "core/select.h"
 
 namespace topknot::collective {
-namespace {
-
-template <typename T>
-std::span<T> part_of(std::span<T> x, Region region) {
-  return x.empty() ? x : x.subspan(region.begin, region.size());
-}
-
-}  // namespace
-
 void StepGuard::fold(std::span<float> residual, std::span<float> grad) {
   note_fold(core::fold(residual, grad));
 }

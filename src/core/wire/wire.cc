@@ -4,7 +4,7 @@
 //
 //   0      4       5      6     7            8       12   16          24   26 28
 //   +------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
-//   | TKNT |version|values|phase|flags|coding|attempt|step|fingerprint|from|to|count|
+//   | TKNT |version|values|phase|flags|coding|reserved|step|fingerprint|from|to|count|
 //   +------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
 //   32
 //   +------------------------------------+------------------------------------------+
@@ -45,7 +45,7 @@ struct Header {
   std::uint8_t values;
   std::uint8_t phase;
   std::uint8_t coding_and_flags;
-  std::uint32_t attempt;
+  std::uint32_t reserved;  // 0
   std::uint32_t step;
   std::uint64_t fingerprint;
   std::uint16_t from;
@@ -60,7 +60,7 @@ void write_header(const Stamp& stamp, Coding coding, Values values, bool nonfini
       static_cast<std::uint8_t>(coding) | (nonfinite ? kNonfinite : 0));
   wire::store(out,
               Header{kMagic, kWireVersion, static_cast<std::uint8_t>(values), stamp.phase,
-                     coding_and_flags, stamp.attempt, stamp.step, stamp.fingerprint,
+                     coding_and_flags, /*reserved=*/0, stamp.step, stamp.fingerprint,
                      stamp.from, stamp.to, static_cast<std::uint32_t>(count)});
 }
 
@@ -79,7 +79,7 @@ std::optional<Fault> check_stamp(const Header& header, const Stamp& expected) {
     std::uint64_t want;
   };
   const std::array<Field, 6> fields = {{
-      {"attempt", header.attempt, expected.attempt},
+      {"reserved", header.reserved, 0},
       {"step", header.step, expected.step},
       {"phase", header.phase, expected.phase},
       {"from", header.from, expected.from},
@@ -249,8 +249,7 @@ std::optional<Stamp> stamp_of(std::span<const std::byte> message) {
   if (message.size() < kHeaderBytes) return std::nullopt;
   const auto header = wire::load<Header>(message.data());
   if (header.magic != kMagic || header.version != kWireVersion) return std::nullopt;
-  return Stamp{header.phase,       header.attempt, header.step,
-               header.fingerprint, header.from,    header.to};
+  return Stamp{header.phase, header.step, header.fingerprint, header.from, header.to};
 }
 
 bool says_nonfinite(std::span<const std::byte> message) {

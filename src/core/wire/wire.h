@@ -3,7 +3,7 @@
 // A message: 32 bytes of header, then indices, then values, little endian.
 //
 //   magic u32 | version u8 | values u8 | phase u8 | coding (low 4 bits) and flags u8
-//   attempt u32 | step u32 | fingerprint u64 | from u16 | to u16 | count u32
+//   reserved u32, 0 | step u32 | fingerprint u64 | from u16 | to u16 | count u32
 //
 // The payload's layout is drawn in index_write.cc for each coding and in
 // values.cc for each format of values. Positions travel relative to the region that
@@ -48,7 +48,6 @@ std::string_view name(Values values);
 /// Says which message this is. Sender and receiver each make one; they must be equal.
 struct Stamp {
   std::uint8_t phase = 0;         ///< which exchange of the algorithm
-  std::uint32_t attempt = 0;      ///< which start of the job
   std::uint32_t step = 0;         ///< which reduce of the channel
   std::uint64_t fingerprint = 0;  ///< of everything else both sides must agree on
   std::uint16_t from = 0;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "collectives/primitives/primitives.h"
+#include "collectives/primitives/regions.h"
 #include "collectives/training.h"
 
 namespace topknot::testing {

@@ -27,7 +27,7 @@ inline constexpr Coding kAllCodings[] = {Coding::plain, Coding::delta,
                                          Coding::dense, Coding::automatic};
 inline constexpr Values kAllValues[] = {Values::f32, Values::bf16, Values::i8,
                                         Values::i2};
-inline constexpr Stamp kStamp = {3, 0x01020304, 77, 0x1122334455667788, 5, 6};
+inline constexpr Stamp kStamp = {3, 77, 0x1122334455667788, 5, 6};
 
 /// Encodes without an error to hand back.
 inline Message message_of(SparseView pairs, Region region, Format format,
@@ -112,13 +112,13 @@ class SlowReader {
     const bool phase = take(8) == kStamp.phase;
     coding_ = take(4);
     const std::uint64_t flags = take(4);
-    const bool attempt = take(32) == kStamp.attempt;
+    const bool reserved = take(32) == 0;
     const bool step = take(32) == kStamp.step;
     const bool fingerprint = take(64) == kStamp.fingerprint;
     const bool from = take(16) == kStamp.from;
     const bool to = take(16) == kStamp.to;
     count_ = take(32);
-    return format_ <= 3 && coding_ <= 4 && flags <= 1 && phase && attempt && step &&
+    return format_ <= 3 && coding_ <= 4 && flags <= 1 && phase && reserved && step &&
            fingerprint && from && to;
   }
 

@@ -100,7 +100,7 @@ std::vector<Case> header_cases() {
       {"the last coding there is room for", with(plain, 7, std::uint8_t{15}), "coding"},
       {"an unknown flag", with(plain, 7, std::uint8_t{0x20}), "flags"},
       {"the highest flag", with(plain, 7, std::uint8_t{0x90}), "flags"},
-      {"an earlier attempt", with(plain, 8, kStamp.attempt - 1), "attempt"},
+      {"a reserved field in use", with(plain, 8, std::uint32_t{1}), "reserved"},
       {"the step before", with(plain, 12, kStamp.step - 1), "step"},
       {"another fingerprint", with(plain, 16, kStamp.fingerprint ^ 1), "fingerprint"},
       {"another sender", with(plain, 24, std::uint16_t{6}), "from"},
@@ -262,8 +262,8 @@ TEST(WireCorruption, OfAWidthOrParameterIsFound) {
 
 TEST(WireCorruption, IsReportedInTheOrderOfTheChecks) {
   const std::vector<std::string> order = {
-      "magic",       "version", "attempt", "step",  "phase", "from",   "to",
-      "fingerprint", "values",  "coding",  "flags", "count", "length", "index"};
+      "magic",       "version", "reserved", "step",  "phase", "from",   "to",
+      "fingerprint", "values",  "coding",   "flags", "count", "length", "index"};
   const Message right = valid(Coding::plain);
   Message wrong = with(right, kPayload + 4, std::uint32_t{0});
   wrong.push_back({});
@@ -295,8 +295,8 @@ TEST(WireCorruption, IsReportedInTheOrderOfTheChecks) {
 }
 
 TEST(WireCorruption, OfVersionAndStampIsAMismatchAndOfTheRestGarbled) {
-  const std::set<std::string> stamp = {"version", "attempt", "step",       "phase",
-                                       "from",    "to",      "fingerprint"};
+  const std::set<std::string> stamp = {"version", "reserved", "step",       "phase",
+                                       "from",    "to",       "fingerprint"};
   for (const auto& cases :
        {header_cases(), length_cases(), index_cases(), value_cases()}) {
     for (const Case& each : cases) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/primitives/group.h"
+#include "collectives/primitives/subgroup.h"
 
 #include <gtest/gtest.h>
 
@@ -34,12 +34,14 @@ int pass_round(Transport& link, int mine) {
 }
 
 // Six ranks as two rows of three and three columns of two; both at a time.
-TEST(Group, NumbersItsMembersAndKeepsGroupsApart) {
+TEST(SubgroupTransport, NumbersItsMembersAndKeepsGroupsApart) {
   run(6, [](Transport& link) {
     const int row = link.rank() / 3;
     const int column = link.rank() % 3;
-    const auto along = make_group(link, {3 * row, 3 * row + 1, 3 * row + 2});
-    const auto down = make_group(link, {column + 3, column});  // in an order of its own
+    const auto along =
+        make_subgroup_transport(link, {{3 * row, 3 * row + 1, 3 * row + 2}, link.rank()});
+    const auto down = make_subgroup_transport(
+        link, {{column + 3, column}, link.rank()});  // in an order of its own
     EXPECT_EQ(along->rank(), column);
     EXPECT_EQ(along->size(), 3);
     EXPECT_EQ(down->rank(), 1 - row);
@@ -49,10 +51,11 @@ TEST(Group, NumbersItsMembersAndKeepsGroupsApart) {
   });
 }
 
-TEST(Group, HasChannelsOfItsOwn) {
+TEST(SubgroupTransport, HasChannelsOfItsOwn) {
   run(4, [](Transport& link) {
     const int row = link.rank() / 2;
-    const auto group = make_group(link, {2 * row, 2 * row + 1});
+    const auto group =
+        make_subgroup_transport(link, {{2 * row, 2 * row + 1}, link.rank()});
     const auto first = group->channel(1);
     const auto second = group->channel(2);
     const auto deeper = second->channel(1);
@@ -74,33 +77,49 @@ TEST(Group, HasChannelsOfItsOwn) {
   });
 }
 
-TEST(Group, HasNoAllreduceOfItsOwn) {
+TEST(SubgroupTransport, HasNoAllreduceOfItsOwn) {
   run(2, [](Transport& link) {
-    const auto alone = make_group(link, {link.rank()});
+    const auto alone = make_subgroup_transport(link, {{link.rank()}, link.rank()});
     std::vector<float> x = {1, 2};
     EXPECT_FALSE(alone->allreduce(x));
     EXPECT_EQ(x, (std::vector<float>{1, 2}));
   });
 }
 
-TEST(Group, RefusesARankThatIsNotInIt) {
-  run(2, [](Transport& link) {
-    EXPECT_REFUSAL(make_group(link, {1 - link.rank()}), ContractError,
-                   "rank " + std::to_string(link.rank()) +
-                       " is to talk in a group that it is not in");
-  });
+TEST(Subgroup, RefusesARankThatIsNotInIt) {
+  EXPECT_REFUSAL(Subgroup({4, 6}, 5), ContractError,
+                 "Rank 5 is not in the subgroup that it is to be a member of.");
 }
 
-TEST(Group, NamesTheSilentMember) {
+TEST(Subgroup, StandsInACircle) {
+  const Subgroup group = Subgroup::strided(1, 3, 4, 7);  // 1, 4, 7, 10
+  EXPECT_EQ(group.size(), 4);
+  EXPECT_EQ(group.place(), 2);
+  EXPECT_EQ(group.rank(3), 10);
+  EXPECT_EQ(group.member_of(4), 1);
+  EXPECT_EQ(group.member_of(5), 4 + 5);
+  for (int turns = -3; turns <= 3; ++turns) {
+    EXPECT_EQ(group.member(4 * turns), 2);
+    EXPECT_EQ(group.member(4 * turns + 1), 3);
+    EXPECT_EQ(group.member(4 * turns - 3), 3);
+  }
+}
+
+TEST(Subgroup, CutsRanksByTheirDivisors) {
+  EXPECT_EQ(divisors_of(1), "1");
+  EXPECT_EQ(divisors_of(12), "1, 2, 3, 4, 6, 12");
+}
+
+TEST(SubgroupTransport, NamesTheSilentMember) {
   std::optional<int> inside;
   std::optional<int> outside;
   run_to_the_end(4,
                  [&](Transport& link) {
                    if (link.rank() != 1) return;  // the others leave
-                   const std::vector<int> members = {1, 3};
-                   const auto group = make_group(link, members);
+                   const Subgroup members({1, 3}, link.rank());
+                   const auto group = make_subgroup_transport(link, members);
                    try {
-                     in_group(members, [&] {
+                     in_subgroup(members, [&] {
                        try {
                          receive_word(*group, 1);
                        } catch (const LinkError& error) {
@@ -120,12 +139,12 @@ TEST(Group, NamesTheSilentMember) {
   EXPECT_EQ(outside, 3);
 }
 
-TEST(Group, KeepsTheKindOfAnError) {
+TEST(SubgroupTransport, KeepsTheKindOfAnError) {
   const auto quarrel = [] { throw DisagreementError(1, "No."); };
-  EXPECT_THROW(in_group({5, 6}, quarrel), DisagreementError);
-  EXPECT_EQ(in_group({5, 6}, [] { return 7; }), 7);
+  EXPECT_THROW(in_subgroup({{5, 6}, 5}, quarrel), DisagreementError);
+  EXPECT_EQ(in_subgroup({{5, 6}, 5}, [] { return 7; }), 7);
   // One from outside the group is not renumbered by it.
-  EXPECT_EQ(seen_from_outside(LinkError(2 + 9, "Gone."), {5, 6}).peer(), 9);
+  EXPECT_EQ(seen_from_job(LinkError(2 + 9, "Gone."), {{5, 6}, 5}).peer(), 9);
 }
 
 }  // namespace
