@@ -7,8 +7,9 @@
 
 Includes point downward only, and the folders between two arrows are blind to each other.
 Every outside library has one home. Below cli nothing prints, reads the environment or ends
-the process; below engine only transports start threads. Every source opens with its licence
-and is ASCII. A file over 400 lines is worth a warning.
+the process; below engine only transports start threads. collectives/ and compressors/ hold
+one .cc for each algorithm; what collectives share is in collectives/primitives/. Every source
+opens with its licence and is ASCII. A file over 400 lines is worth a warning.
 
     check_layers.py [ROOT]
 """
@@ -46,6 +47,9 @@ HOMES = {
         "src/transports/", "src/engine/", "src/data/", "src/store/", "src/train/", "src/cli/",
     ],
 }
+
+# Folders whose own files are algorithms, one .cc each; headers stand in a folder below.
+ALGORITHMS_IN = {"src/collectives", "src/compressors"}
 
 NO_THREADS_IN = {"topknot", "core", "collectives", "compressors", "memory", "catalog"}
 PRINTS = re.compile(
@@ -99,6 +103,12 @@ def folder_of(path: str) -> str:
     if parts[0] == "include":
         return parts[1]
     return parts[1] if len(parts) > 2 else "catalog"
+
+
+def check_place(path: str) -> Iterator[Finding]:
+    folder, _, name = path.rpartition("/")
+    if folder in ALGORITHMS_IN and not name.endswith(".cc"):
+        yield Finding(path, 1, f"{folder}/ holds one .cc for each algorithm and nothing else")
 
 
 def check_own_include(folder: str, target: str) -> str | None:
@@ -207,6 +217,7 @@ def check(root: Path) -> tuple[list[Finding], list[str]]:
         if folder_of(path) not in LEVEL:
             findings.append(Finding(path, 1, f"{folder_of(path)}/ has no place among the layers"))
             continue
+        findings += check_place(path)
         findings += check_includes(root, path, text)
         findings += check_calls(path, text)
     return findings, warnings

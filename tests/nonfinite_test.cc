@@ -40,8 +40,8 @@ class NonfiniteStep : public ::testing::TestWithParam<std::tuple<std::string, in
 
   /// One rank of `name() + parameters` and its residual.
   struct Rank {
-    Rank(const std::string& spec, const std::string& compressor, Transport& link)
-        : compressor(make_compressor(Spec::parse(compressor), Layout::flat(kN))),
+    Rank(const std::string& spec, const std::string& selects, Transport& link)
+        : compressor(make_compressor(Spec::parse(selects), Layout::flat(kN))),
           made(make_collective(Spec::parse(spec), link, *compressor, Layout::flat(kN))),
           residual(drawn(link.rank(), 900)) {}
 

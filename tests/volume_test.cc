@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/message_channel.h"
+#include "collectives/primitives/message_channel.h"
 #include "copy_of.h"
 #include "core/random.h"
-#include "core/wire.h"
+#include "core/wire/wire.h"
 #include "ranks.h"
 #include "topknot/catalog.h"
 #include "transports/forwarding_transport.h"

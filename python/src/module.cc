@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "amx.h"
-#include "core/wire.h"
+#include "core/wire/wire.h"
 #include "engine/option_fields.h"
 #include "hook.h"
 #include "session.h"

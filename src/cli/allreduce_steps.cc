@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/rank_order_sum.h"
 #include "core/hash.h"
 #include "core/random.h"
 #include "engine/bucket.h"

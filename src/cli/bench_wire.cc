@@ -10,7 +10,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "core/random.h"
-#include "core/wire.h"
+#include "core/wire/wire.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {

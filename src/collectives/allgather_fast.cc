@@ -39,7 +39,11 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/settle.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -120,10 +124,10 @@ class AllgatherFast final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     share(residual.size());
     if (!channel_.finite() || !writer_.add(blocks_, grad, sum))
-      return channel_.undo(residual, grad);
+      return guard_.undo(residual, grad);
     settle(mine_.index, error_, residual);
     return {.count = writer_.index().size(),
             .index = writer_.index(),
@@ -133,11 +137,12 @@ class AllgatherFast final : public Collective {
  private:
   void share(std::uint64_t n) {
     channel_.enter("share");
-    whole_.assign(static_cast<std::size_t>(channel_.size()), Region{0, n});
+    whole_.assign(at(channel_.size()), Region{0, n});
     allgather_.run(channel_, mine_, whole_, n, blocks_, error_);
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   Allgather allgather_;
   WindowedSum writer_;

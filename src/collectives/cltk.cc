@@ -30,7 +30,9 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/shared_index_sum.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/shared_index_sum.h"
+#include "collectives/primitives/step_guard.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
@@ -49,7 +51,7 @@ class CltK final : public Collective {
         static_cast<int>(step_++ % static_cast<std::uint64_t>(channel_.size()));
     select(leader, residual, grad, k);
     agreed_.follow(channel_, leader, mine_.index, residual.size(), k);
-    return agreed_.pay(channel_, residual, grad, sum);
+    return agreed_.settle(guard_, residual, grad, sum);
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
@@ -57,12 +59,13 @@ class CltK final : public Collective {
  private:
   void select(int leader, std::span<float> residual, std::span<float> grad,
               std::size_t k) {
-    if (channel_.rank() != leader) return channel_.fold(residual, grad);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    if (channel_.rank() != leader) return guard_.fold(residual, grad);
+    guard_.select(compressor_, residual, grad, k, mine_);
     core::keep_largest(mine_, k);
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   std::uint64_t step_ = 0;
 

@@ -41,7 +41,11 @@
 #include <string>
 #include <vector>
 
-#include "collectives/shared_index_sum.h"
+#include "collectives/primitives/broadcast.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/shared_index_sum.h"
+#include "collectives/primitives/step_guard.h"
 #include "core/select.h"
 #include "core/stats.h"
 #include "topknot/catalog.h"
@@ -106,7 +110,7 @@ std::vector<std::uint32_t> pack_bins(std::span<const Region> layers,
   for (std::size_t i = 0; i < layers.size(); ++i)
     cost.push_back(static_cast<double>(layers[i].size()) *
                    std::max(1.0, std::log2(std::max(quota[i], 1U))));
-  std::vector<double> load(static_cast<std::size_t>(bins));
+  std::vector<double> load(at(bins));
   std::vector<std::uint32_t> bin(layers.size());
   for (const std::size_t layer : decreasing(cost)) {
     const auto lightest = std::min_element(load.begin(), load.end());
@@ -131,21 +135,17 @@ class Deft final : public Collective {
                           " coordinates and got " + std::to_string(residual.size()) +
                           ".");
     channel_.begin(n_, k);
-    channel_.fold(residual, grad);
+    guard_.fold(residual, grad);
     plan(residual, k);
     select(residual, k);
     share(k);
     ++step_;
-    return agreed_.pay(channel_, residual, grad, sum);
+    return agreed_.settle(guard_, residual, grad, sum);
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
 
  private:
-  static std::span<float> part_of(std::span<float> residual, Region layer) {
-    return residual.subspan(layer.begin, layer.size());
-  }
-
   // The leader is turn(0), and turn(r) is the bin of rank r.
   int turn(int rank) const {
     const auto ranks = static_cast<std::uint64_t>(channel_.size());
@@ -196,11 +196,12 @@ class Deft final : public Collective {
   }
 
   void share(std::size_t k) {
-    anywhere_.assign(static_cast<std::size_t>(channel_.size()), Region{0, n_});
+    anywhere_.assign(at(channel_.size()), Region{0, n_});
     agreed_.gather(channel_, mine_, anywhere_, std::min<std::uint64_t>(k, n_));
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   const std::uint64_t n_;
   const std::vector<Region> layers_;  // in order, without gaps
   std::uint64_t step_ = 0;

@@ -25,7 +25,9 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -52,14 +54,14 @@ class Dense final : public Collective {
     const std::span<float> x = load(residual, grad, sum);
     const bool native = native_ && channel_.link().allreduce(x);
     if (native) {
-      if (!all_finite(x)) channel_.report_nonfinite();
+      channel_.report_unless_finite(x);
     } else {
       cut(x.size());
       reduce_scatter(x);
       finish_own_region(x);
       allgather(x, /*read_at_once=*/residual.empty());
     }
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_all(residual, x);
     write(x, /*whole=*/native || residual.empty() || channel_.size() == 1, sum);
     return {.count = sum.size(), .index = {}, .settled = {}};
@@ -85,7 +87,7 @@ class Dense final : public Collective {
       if (sum.data() != grad.data()) std::copy(grad.begin(), grad.end(), sum.begin());
       return sum;
     }
-    channel_.fold(residual, grad);
+    guard_.fold(residual, grad);
     work_.assign(residual.begin(), residual.end());
     return work_;
   }
@@ -143,7 +145,7 @@ class Dense final : public Collective {
 
   void finish_own_region(std::span<float> x) {
     const int own = channel_.neighbour(+1);
-    if (!all_finite(region_of(x, own))) channel_.report_nonfinite();
+    channel_.report_unless_finite(region_of(x, own));
     if (channel_.size() == 1) return;
     channel_.enter("allgather");
     for (int s = 0; s < segments_; ++s) {
@@ -209,6 +211,7 @@ class Dense final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   const bool native_;
   const std::uint64_t segment_;
   std::vector<float> work_;

@@ -51,8 +51,11 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/exclusive_select.h"
-#include "collectives/shared_index_sum.h"
+#include "collectives/primitives/exclusive_select.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/shared_index_sum.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -67,8 +70,7 @@ class Parts {
   Region region(std::uint64_t n, int part) const {
     const auto first = blocks_in_.begin();
     const std::uint64_t begin = std::accumulate(first, first + part, std::uint64_t{0});
-    return {start(n, begin),
-            start(n, begin + blocks_in_[static_cast<std::size_t>(part)])};
+    return {start(n, begin), start(n, begin + blocks_in_[at(part)])};
   }
 
   /// The published rule. `found[j]` is how many coordinates part j had; each pair of
@@ -109,7 +111,7 @@ class Parts {
 
   // Not when it was saved by another number of ranks, or with other blocks.
   bool is_ours(const std::vector<std::uint64_t>& table) const {
-    return table.size() == static_cast<std::size_t>(parts_) &&
+    return table.size() == at(parts_) &&
            *std::max_element(table.begin(), table.end()) <= blocks_ &&
            std::accumulate(table.begin(), table.end(), std::uint64_t{0}) == blocks_;
   }
@@ -138,9 +140,9 @@ class ExDyna final : public Collective {
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     take_turns(residual.size());
-    select_.run(channel_, residual, grad, regions_[at(channel_.rank())], k, mine_);
+    select_.run(guard_, residual, grad, regions_[at(channel_.rank())], k, mine_);
     agreed_.gather(channel_, mine_.index, regions_, select_.most(residual.size(), k));
-    const Reduced reduced = agreed_.pay(channel_, residual, grad, sum);
+    const Reduced reduced = agreed_.settle(guard_, residual, grad, sum);
     if (reduced.finite) rebalance(k);
     ++step_;
     return reduced;
@@ -173,6 +175,7 @@ class ExDyna final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   ExclusiveSelect select_;
   Parts parts_;
   std::uint64_t step_ = 0;

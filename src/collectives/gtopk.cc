@@ -48,9 +48,13 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/dropped_values.h"
-#include "collectives/primitives.h"
-#include "collectives/team.h"
+#include "collectives/primitives/broadcast.h"
+#include "collectives/primitives/butterfly.h"
+#include "collectives/primitives/dropped_values.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/subgroup.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
@@ -78,14 +82,14 @@ class GTopk final : public Collective {
     most_ = k;
     select(residual, grad, k);
     tree_ ? merge_up_the_tree() : merge_in_the_butterfly();
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
   }
 
  private:
   void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
-    channel_.select(compressor_, residual, grad, k, held_);
+    guard_.select(compressor_, residual, grad, k, held_);
     core::keep_largest(held_, k);
     selected_ = held_.index;
   }
@@ -101,7 +105,7 @@ class GTopk final : public Collective {
     if (me + even < channel_.size()) receive_and_merge(me + even);
     channel_.enter("merge");
     if (me < even)
-      butterfly_.run(channel_, {.size = even, .place = me}, whole_, most_, held_,
+      butterfly_.run(channel_, Subgroup::strided(0, 1, even, me), whole_, most_, held_,
                      dropped_);
     if (even == channel_.size()) return;
     channel_.enter("return");
@@ -162,7 +166,7 @@ class GTopk final : public Collective {
     channel_.read(in_, from, channel_.rank(), whole_, most_, theirs_);
     core::add(held_, theirs_, merged_);
     std::swap(held_, merged_);
-    report_overflow(channel_, held_);
+    channel_.report_unless_finite(held_.value);
     dropped_.cut(held_, most_);
   }
 
@@ -179,12 +183,12 @@ class GTopk final : public Collective {
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
-    for (std::size_t i = 0; i < held_.size(); ++i) sum[held_.index[i]] = held_.value[i];
+    write_sum(held_, grad, sum);
     return {.count = held_.size(), .index = held_.index, .settled = settled_};
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const bool tree_;
   const bool faithful_;

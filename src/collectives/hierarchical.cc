@@ -46,12 +46,15 @@
 #include <memory>
 #include <numeric>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "collectives/group.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/subgroup.h"
+#include "collectives/primitives/sum_writer.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -85,15 +88,12 @@ Nodes nodes_on_hosts(const Transport& link) {
 
 Nodes nodes_of(int ranks, int size) {
   if (ranks % size != 0) {
-    std::string divisors;
-    for (int d = 1; d <= ranks; ++d)
-      if (ranks % d == 0) divisors += (d == 1 ? "" : ", ") + std::to_string(d);
     throw ConfigError("hierarchical:group=" + std::to_string(size) + " does not divide " +
-                      std::to_string(ranks) + " ranks; these do: " + divisors + ".");
+                      std::to_string(ranks) + " ranks; these do: " + divisors_of(ranks) +
+                      ".");
   }
-  Nodes nodes(static_cast<std::size_t>(ranks / size));
-  for (int rank = 0; rank < ranks; ++rank)
-    nodes[static_cast<std::size_t>(rank / size)].push_back(rank);
+  Nodes nodes(at(ranks / size));
+  for (int rank = 0; rank < ranks; ++rank) nodes[at(rank / size)].push_back(rank);
   return nodes;
 }
 
@@ -111,34 +111,30 @@ Layout cut(const Layout& layout, Region region) {
   return part;
 }
 
-/// Where this rank is: in which node, and which of its members.
-struct Place {
-  Nodes nodes;
-  std::size_t node = 0;
-  std::size_t member = 0;
-
-  Place(Nodes all, int rank) : nodes(std::move(all)) {
-    for (std::size_t g = 0; g < nodes.size(); ++g)
-      for (std::size_t j = 0; j < nodes[g].size(); ++j)
-        if (nodes[g][j] == rank) std::tie(node, member) = std::pair(g, j);
-  }
-
-  std::vector<int> column() const {
-    std::vector<int> ranks;
-    for (const std::vector<int>& one : nodes) ranks.push_back(one[member]);
-    return ranks;
-  }
+/// Nodes are rows; a column has the members with one number of all nodes.
+struct Grid {
+  Subgroup node;    ///< this rank's
+  Subgroup column;  ///< this rank's
 };
+
+Grid grid_of(const Nodes& nodes, int rank) {
+  for (const std::vector<int>& ranks : nodes) {
+    if (std::ranges::find(ranks, rank) == ranks.end()) continue;
+    Subgroup node(ranks, rank);
+    std::vector<int> column;
+    for (const std::vector<int>& other : nodes) column.push_back(other[at(node.place())]);
+    return {std::move(node), Subgroup(std::move(column), rank)};
+  }
+  throw ContractError("Rank " + std::to_string(rank) + " is in no node.");
+}
 
 class Hierarchical final : public Collective {
  public:
   Hierarchical(Transport& link, Compressor& compressor, const Layout& layout,
                Params& params)
-      : place_(find_place(link, params)),
-        members_(place_.nodes[place_.node]),
-        column_(place_.column()),
-        inside_(make_group(link, members_)),
-        between_(make_group(link, column_)),
+      : grid_(find_grid(link, params)),
+        inside_(make_subgroup_transport(link, grid_.node)),
+        between_(make_subgroup_transport(link, grid_.column)),
         channel_(*inside_, Spec{"hierarchical", params}.str(), fixed_),
         layout_(
             cut(layout, equal_region(layout.size(), inside_->size(), inside_->rank()))),
@@ -147,12 +143,12 @@ class Hierarchical final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.fold(residual, grad);
+    guard_.fold(residual, grad);
     cut_shards(residual.size());
-    in_group(members_, [&] { scatter(residual); });
-    const Reduced reduced = in_group(column_, [&] { return reduce_between(k); });
-    in_group(members_, [&] { gather(reduced); });
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    in_subgroup(grid_.node, [&] { scatter(residual); });
+    const Reduced reduced = in_subgroup(grid_.column, [&] { return reduce_between(k); });
+    in_subgroup(grid_.node, [&] { gather(reduced); });
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(reduced, grad, sum);
   }
@@ -160,12 +156,13 @@ class Hierarchical final : public Collective {
   void visit_state(StateVisitor& visitor) override { inner_->visit_state(visitor); }
 
  private:
-  static Place find_place(const Transport& link, Params& params) {
+  static Grid find_grid(const Transport& link, Params& params) {
     const auto size = static_cast<int>(params.integer(
         "group", 0, 0, 1 << 16, "ranks in a node; 0 asks the transport which share one"));
     // Alone any size will do: parameters are checked by one rank before a job starts.
     const bool asked = size != 0 && link.size() > 1;
-    return {asked ? nodes_of(link.size(), size) : nodes_on_hosts(link), link.rank()};
+    return grid_of(asked ? nodes_of(link.size(), size) : nodes_on_hosts(link),
+                   link.rank());
   }
 
   // The inner collective reads its parameters out of ours.
@@ -189,10 +186,6 @@ class Hierarchical final : public Collective {
   }
 
   Region own() const { return shards_[at(channel_.rank())]; }
-  template <typename T>
-  static std::span<T> piece(std::span<T> x, Region region) {
-    return x.subspan(region.begin, region.size());
-  }
 
   // Member by member, in order, so that the bits are the same on every transport.
   void scatter(std::span<float> residual) {
@@ -203,13 +196,14 @@ class Hierarchical final : public Collective {
       const int from = channel_.neighbour(-distance);
       channel_.start_receive(from, received_[at(from)],
                              channel_.limit(own().size(), own().size()));
-      channel_.code_dense(piece(residual, shards_[at(to)]), to, sent_[at(to)], no_error_);
+      channel_.code_dense(part_of(residual, shards_[at(to)]), to, sent_[at(to)],
+                          no_error_);
       channel_.start_send(to, sent_[at(to)]);
     }
     shard_.assign(own().size(), 0.0F);
     for (int from = 0; from < channel_.size(); ++from) {
       if (from == channel_.rank()) {
-        const std::span<const float> mine = piece(residual, own());
+        const std::span<const float> mine = part_of(residual, own());
         for (std::size_t i = 0; i < mine.size(); ++i) shard_[i] += mine[i];
       } else {
         channel_.finish_receive(from);
@@ -218,7 +212,7 @@ class Hierarchical final : public Collective {
       }
     }
     channel_.flush();
-    if (!all_finite(shard_)) channel_.report_nonfinite();
+    channel_.report_unless_finite(shard_);
   }
 
   Reduced reduce_between(std::size_t k) {
@@ -257,13 +251,13 @@ class Hierarchical final : public Collective {
 
   void settle_residual(std::span<float> residual) const {
     std::fill(residual.begin(), residual.end(), 0.0F);
-    std::ranges::copy(shard_, piece(residual, own()).begin());
+    std::ranges::copy(shard_, part_of(residual, own()).begin());
   }
 
   // Outside its shard a rank owes nothing any more, so what is in the sum counts as settled.
   Reduced write(const Reduced& reduced, std::span<const float> grad,
                 std::span<float> sum) {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    clear_sum(grad, sum);
     index_.clear();
     settled_.clear();
     for (const std::uint32_t position : reduced.settled)
@@ -280,14 +274,13 @@ class Hierarchical final : public Collective {
     return {.count = index_.size(), .index = index_, .settled = settled_};
   }
 
-  const Place place_;
-  const std::vector<int> members_;  // of this rank's node
-  const std::vector<int> column_;   // the members with this rank's number, by node
+  const Grid grid_;
   const std::unique_ptr<Transport> inside_;
   const std::unique_ptr<Transport> between_;
   Params fixed_;            // inside a node messages are coded by default
   MessageChannel channel_;  // inside the node
-  const Layout layout_;     // of the own shard
+  StepGuard guard_{channel_};
+  const Layout layout_;  // of the own shard
   const std::unique_ptr<Collective> inner_;
 
   Allgather allgather_;

@@ -21,7 +21,7 @@
 // wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
 //
-// GlobalTopK (agreement.h) is exact: ties go to the lower owner and then to the lower
+// GlobalTopK (global_topk.h) is exact: ties go to the lower owner and then to the lower
 // coordinate. From step to step it takes two rounds of at most 512 counters; a cold start,
 // a jump of scale, or sums that tie, as rounded ones do, take a few rounds more.
 //
@@ -51,8 +51,13 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/global_topk.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/exchange.h"
+#include "collectives/primitives/global_topk.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/route.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
@@ -126,7 +131,7 @@ class Knot final : public Collective {
     add_up(blocks_, held_);
     global_topk_.keep_largest(channel_, held_, k);
     share(k);
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(ownership, residual);
     return write(ownership, grad, sum);
   }
@@ -139,7 +144,7 @@ class Knot final : public Collective {
 
  private:
   void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     core::keep_largest(mine_, k);
     if (survive_ > 0 && quota_ > 0) core::keep_largest(mine_, std::min(quota_, k));
   }
@@ -212,6 +217,7 @@ class Knot final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const std::string schedule_;
   const double survive_;

@@ -27,8 +27,11 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/exclusive_select.h"
-#include "collectives/shared_index_sum.h"
+#include "collectives/primitives/exclusive_select.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/shared_index_sum.h"
+#include "collectives/primitives/step_guard.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -43,10 +46,10 @@ class Micro final : public Collective {
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     take_turns(residual.size());
-    const Region mine = regions_[static_cast<std::size_t>(channel_.rank())];
-    select_.run(channel_, residual, grad, mine, k, mine_);
+    const Region mine = regions_[at(channel_.rank())];
+    select_.run(guard_, residual, grad, mine, k, mine_);
     agreed_.gather(channel_, mine_.index, regions_, select_.most(residual.size(), k));
-    const Reduced reduced = agreed_.pay(channel_, residual, grad, sum);
+    const Reduced reduced = agreed_.settle(guard_, residual, grad, sum);
     if (reduced.finite) select_.learn(agreed_.size(), k);
     ++step_;
     return reduced;
@@ -67,6 +70,7 @@ class Micro final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   ExclusiveSelect select_;
   std::uint64_t step_ = 0;
 

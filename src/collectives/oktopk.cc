@@ -23,7 +23,7 @@
 //         and only that); with rounded values whoever coded a message owes its error.
 // Paper   Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning",
 //         PPoPP 2022.
-// Departs - The exact global threshold comes from counts (agreement.h), not from
+// Departs - The exact global threshold comes from counts (global_topk.h), not from
 //           gathering the whole union, which costs up to 2kP words on that step:
 //           faithful=1 does that, and caps nothing.
 //         - Thresholds are found again after 1, 2, 4, ... steps until tau_prime is
@@ -51,8 +51,14 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/global_topk.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/exchange.h"
+#include "collectives/primitives/global_topk.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
+#include "collectives/primitives/words.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "core/threshold_reuse.h"
@@ -88,7 +94,7 @@ class OkTopk final : public Collective {
     balance(residual.size());
     share(residual.size());
     ++step_;
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
   }
@@ -105,7 +111,7 @@ class OkTopk final : public Collective {
 
  private:
   void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     if (!faithful_) core::keep_largest(mine_, k);
   }
 
@@ -172,7 +178,7 @@ class OkTopk final : public Collective {
     if (!faithful_) threshold_ = global_topk_.threshold();
     const std::int64_t period = std::max<std::int64_t>(1, std::min(step_, tau_prime_));
     next_exact_ = step_ + (faithful_ ? tau_prime_ : period);
-    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(held_.value);
     channel_.enter("count");
     const auto mine = static_cast<std::uint32_t>(held_.size());
     counts_ = gather_words(channel_, std::span(&mine, 1));
@@ -196,7 +202,7 @@ class OkTopk final : public Collective {
   // threshold by how many did. False, with all still held, where it is too far off to be
   // corrected. Two words from each rank, so all decide alike.
   bool reuse_threshold(std::size_t k) {
-    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(held_.value);
     channel_.enter("count");
     const auto reaching = static_cast<std::uint32_t>(std::ranges::count_if(
         held_.value, [&](float value) { return reaches(value, threshold_); }));
@@ -247,13 +253,7 @@ class OkTopk final : public Collective {
   }
 
   void keep_at_least(float threshold) {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < held_.size(); ++i) {
-      if (!reaches(held_.value[i], threshold)) continue;
-      held_.index[kept] = held_.index[i];
-      held_.value[kept++] = held_.value[i];
-    }
-    held_.resize(kept);
+    core::keep_if(held_, [&](float value) { return reaches(value, threshold); });
   }
 
   void correct(double total, double k) {
@@ -320,13 +320,14 @@ class OkTopk final : public Collective {
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
+    clear_sum(grad, sum);
     for (const Sparse& block : chosen_)
       for (std::size_t i = 0; i < block.size(); ++i) sum[block.index[i]] = block.value[i];
     return {.count = index_.size(), .index = index_, .settled = settled_};
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const core::ThresholdReuse reuse_;
   const core::ThresholdReuse::Control& control_;

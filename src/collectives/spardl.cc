@@ -65,10 +65,16 @@
 #include <string>
 #include <vector>
 
-#include "collectives/dropped_values.h"
-#include "collectives/packet.h"
-#include "collectives/primitives.h"
-#include "collectives/team.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/butterfly.h"
+#include "collectives/primitives/dropped_values.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/packet.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/route.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/subgroup.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
@@ -112,15 +118,17 @@ class Giving {
 class SparDL final : public Collective {
  public:
   SparDL(Transport& link, Compressor& compressor, Params& params)
-      : channel_(link, "spardl", params), compressor_(compressor) {
-    const auto teams = static_cast<int>(params.integer(
-        "teams", 1, 1, 1 << 16, "teams of ranks that scatter and gather by themselves"));
-    const std::string across = params.choice(
-        "sag", {"auto", "r", "b"},
-        "how teams are summed up: recursive doubling, which needs a power of "
-        "two of them, or Bruck; auto takes the first where it can");
-    form_teams(teams, across);
-  }
+      : channel_(link, "spardl", params),
+        compressor_(compressor),
+        teams_(read_teams(params)),
+        doubling_(read_doubling(params, teams_)),
+        members_(members_of(link.size(), teams_)),
+        inside_(Subgroup::strided(link.rank() / members_ * members_, 1, members_,
+                                  link.rank())),
+        across_(Subgroup::strided(link.rank() % members_, members_,
+                                  link.size() / members_, link.rank())),
+        held_(at(members_)),
+        joined_(at(members_)) {}
 
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
@@ -131,7 +139,7 @@ class SparDL final : public Collective {
     scatter(residual);
     sum_across_teams();
     gather();
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     Reduced reduced = write(grad, sum);
     settle_residual(residual);
     reduced.settled = settled_;
@@ -141,33 +149,36 @@ class SparDL final : public Collective {
   void visit_state(StateVisitor& visitor) override { giving_.visit_state(visitor); }
 
  private:
-  void form_teams(int teams, const std::string& across) {
-    const int ranks = channel_.size();
+  static int read_teams(Params& params) {
+    return static_cast<int>(params.integer(
+        "teams", 1, 1, 1 << 16, "teams of ranks that scatter and gather by themselves"));
+  }
+
+  static bool read_doubling(Params& params, int teams) {
+    const std::string across =
+        params.choice("sag", {"auto", "r", "b"},
+                      "how teams are summed up: recursive doubling, which needs a power "
+                      "of two of them, "
+                      "or Bruck; auto takes the first where it can");
     const bool even = std::has_single_bit(static_cast<unsigned>(teams));
     if (across == "r" && !even)
       throw ConfigError("spardl: sag=r needs a power of two of teams, not " +
                         std::to_string(teams) + "; sag=b takes any number.");
-    if (ranks == 1) teams = 1;  // nobody to form them with, whatever was asked for
-    if (ranks % teams != 0) {
-      std::string divisors;
-      for (int d = 1; d <= ranks; ++d)
-        if (ranks % d == 0) divisors += (d == 1 ? "" : ", ") + std::to_string(d);
+    return even && across != "b";
+  }
+
+  // One rank is one team, whatever was asked for: nobody is there to form others with.
+  static int members_of(int ranks, int teams) {
+    if (ranks == 1) return 1;
+    if (ranks % teams != 0)
       throw ConfigError("spardl: " + std::to_string(ranks) + " ranks cannot form " +
-                        std::to_string(teams) + " equal teams; allowed are " + divisors +
-                        ".");
-    }
-    doubling_ = even && across != "b";
-    const int members = ranks / teams;
-    const int place = channel_.rank() % members;
-    const int team = channel_.rank() / members;
-    inside_ = {.first = team * members, .stride = 1, .size = members, .place = place};
-    across_ = {.first = place, .stride = members, .size = teams, .place = team};
-    for (auto* by_block : {&held_, &blocks_}) by_block->resize(at(members));
-    joined_.resize(at(members));
+                        std::to_string(teams) + " equal teams; allowed are " +
+                        divisors_of(ranks) + ".");
+    return ranks / teams;
   }
 
   void cut_into_blocks(std::uint64_t n, std::size_t k) {
-    const int blocks = inside_.size;
+    const int blocks = inside_.size();
     quota_ = (k + at(blocks) - 1) / at(blocks);
     cuts_.assign(1, 0);
     regions_.clear();
@@ -178,12 +189,12 @@ class SparDL final : public Collective {
   }
 
   void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
-    const double blocks = inside_.size;
+    const double blocks = inside_.size();
     const double more =
         blocks > 1 ? 2 * std::ceil(std::sqrt(static_cast<double>(k) * blocks)) : 0;
     const std::size_t wanted =
         std::min(k + static_cast<std::size_t>(more), residual.size());
-    channel_.select(compressor_, residual, grad, wanted, selected_);
+    guard_.select(compressor_, residual, grad, wanted, selected_);
     core::split(selected_.index, cuts_, at_cut_);
     for (std::size_t block = 0; block < held_.size(); ++block) {
       held_[block].clear();
@@ -196,17 +207,17 @@ class SparDL final : public Collective {
 
   void scatter(std::span<const float> residual) {
     channel_.enter("scatter");
-    const auto others = static_cast<unsigned>(inside_.size - 1);
+    const auto others = static_cast<unsigned>(inside_.size() - 1);
     for (int gap = static_cast<int>(std::bit_floor(others)); gap > 0; gap /= 2)
       scatter_round(residual, gap);
-    cut(at(inside_.place));
+    cut(at(inside_.place()));
   }
 
   void scatter_round(std::span<const float> residual, int gap) {
-    const int count = std::min(gap, inside_.size - gap);
+    const int count = std::min(gap, inside_.size() - gap);
     const int to = inside_.rank(inside_.member(gap));
     const int from = inside_.rank(inside_.member(-gap));
-    for (auto* messages : {&out_, &in_}) messages->resize(at(inside_.size));
+    for (auto* messages : {&out_, &in_}) messages->resize(at(inside_.size()));
     outgoing_.clear();
     incoming_.clear();
     std::size_t limit = 0;
@@ -244,7 +255,7 @@ class SparDL final : public Collective {
     core::gather(residual, share_.index, share_.value);
     core::add(held, share_, merged_);
     core::add(merged_, theirs_, held);
-    report_overflow(channel_, held);
+    channel_.report_unless_finite(held.value);
   }
 
   // Before a block leaves, and in the end for the own one.
@@ -256,18 +267,19 @@ class SparDL final : public Collective {
   // ---- Spar-All-Gather
 
   void sum_across_teams() {
-    if (across_.size == 1) return;
+    if (across_.size() == 1) return;
     channel_.enter("across teams");
-    Sparse& own = held_[at(inside_.place)];
-    const Region region = regions_[at(inside_.place)];
+    Sparse& own = held_[at(inside_.place())];
+    const Region region = regions_[at(inside_.place())];
     if (doubling_)
       return butterfly_.run(channel_, across_, region, quota_, own, dropped_);
-    dropped_.cut(own, giving_.amount(quota_, across_.size));
-    same_region_.assign(at(across_.size), region);
-    team_gather_.run(channel_, across_, own, same_region_, quota_, gifts_, error_);
+    dropped_.cut(own, giving_.amount(quota_, across_.size()));
+    same_region_.assign(at(across_.size()), region);
+    allgather_.run_among(channel_, across_, own, same_region_, quota_, gifts_, error_,
+                         Route::log);
     dropped_.keep_error(own.index, error_);
     add_up(gifts_, own);
-    report_overflow(channel_, own);
+    channel_.report_unless_finite(own.value);
     giving_.correct(own.size(), quota_);
     // What falls out here is not in the sum, so everyone still owes its own share of it.
     core::keep_largest(own, quota_);
@@ -276,9 +288,10 @@ class SparDL final : public Collective {
   // The ranks of other teams that own the same block hold the same, and round it alike.
   void gather() {
     channel_.enter("gather");
-    const Sparse& own = held_[at(inside_.place)];
-    team_gather_.run(channel_, inside_, own, regions_, quota_, blocks_, error_);
-    if (across_.place == 0) dropped_.keep_error(own.index, error_);
+    const Sparse& own = held_[at(inside_.place())];
+    allgather_.run_among(channel_, inside_, own, regions_, quota_, blocks_, error_,
+                         Route::log);
+    if (across_.place() == 0) dropped_.keep_error(own.index, error_);
   }
 
   // ---- the end of a step
@@ -299,13 +312,16 @@ class SparDL final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
-  Team inside_;    // my team; member j owns block j
-  Team across_;    // who owns the same block in the other teams
-  bool doubling_;  // how teams are summed up
+  const int teams_;
+  const bool doubling_;    // how teams are summed up
+  const int members_;      // of a team
+  const Subgroup inside_;  // my team; member j owns block j
+  const Subgroup across_;  // who owns the same block in the other teams
   Giving giving_;
 
-  TeamGather team_gather_;
+  Allgather allgather_;
   Butterfly butterfly_;
   DroppedValues dropped_;
   std::size_t quota_ = 0;            // the most pairs that a block is sent with

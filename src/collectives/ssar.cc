@@ -40,8 +40,10 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/dense_switch.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/dense_switch.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/merge.h"
 #include "topknot/catalog.h"
 
@@ -59,14 +61,14 @@ class Ssar final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     held_ = mine_;
     region_ = {0, residual.size()};
-    owed_.clear();
+    errors_.clear();
     fold();
     double_up();
     give_back();
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
   }
@@ -79,7 +81,7 @@ class Ssar final : public Collective {
   void fold() {
     channel_.enter("fold");
     if (folds()) {
-      code_held(across(), /*owing=*/true);
+      code_held(across(), /*keeps_error=*/true);
       channel_.start_send(across(), sent_);
       channel_.flush();
     } else if (has_folded()) {
@@ -94,7 +96,7 @@ class Ssar final : public Collective {
     for (int bit = 1; bit < even_; bit *= 2) {
       const int peer = channel_.rank() ^ bit;
       const bool lowest = channel_.rank() % bit == 0;
-      code_held(peer, /*owing=*/lowest);
+      code_held(peer, /*keeps_error=*/lowest);
       channel_.start_send(peer, sent_);
       receive(peer, channel_.rank(), theirs_);
       channel_.flush();
@@ -106,15 +108,15 @@ class Ssar final : public Collective {
     channel_.enter("return");
     if (extra_ == 0) return;
     if (folds()) return receive(across(), MessageChannel::kEveryone, held_);
-    code_held(MessageChannel::kEveryone, /*owing=*/channel_.rank() == 0);
+    code_held(MessageChannel::kEveryone, /*keeps_error=*/channel_.rank() == 0);
     if (has_folded()) channel_.start_send(across(), sent_);
     channel_.flush();
   }
 
   // Codes what is held and goes on with it as the reader will have it.
-  void code_held(int to, bool owing) {
+  void code_held(int to, bool keeps_error) {
     const bool dense = switch_.code(channel_, held_, region_, to, sent_, error_);
-    if (owing && !error_.empty()) owed_.push_back({held_.index, error_});
+    if (keeps_error && !error_.empty()) errors_.push_back({held_.index, error_});
     if (dense || !error_.empty()) read(sent_, channel_.rank(), to, held_);
   }
 
@@ -134,21 +136,21 @@ class Ssar final : public Collective {
   void add_theirs() {
     core::add(held_, theirs_, added_);
     std::swap(held_, added_);
-    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(held_.value);
   }
 
   void settle_residual(std::span<float> residual) const {
     core::erase(mine_.index, residual);
-    for (const Sparse& error : owed_) core::scatter_add(error, residual);
+    for (const Sparse& error : errors_) core::scatter_add(error, residual);
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
-    if (sum.data() == grad.data()) std::fill(sum.begin(), sum.end(), 0.0F);
-    for (std::size_t i = 0; i < held_.size(); ++i) sum[held_.index[i]] = held_.value[i];
+    write_sum(held_, grad, sum);
     return {.count = held_.size(), .index = held_.index, .settled = mine_.index};
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const int even_;   // the largest power of two that is not above P
   const int extra_;  // how many ranks are above it
@@ -162,7 +164,7 @@ class Ssar final : public Collective {
   Message sent_;
   Message received_;
   std::vector<float> error_;
-  std::vector<Sparse> owed_;  // errors of what was sent that are this rank's to keep
+  std::vector<Sparse> errors_;  // errors of what was sent that are this rank's to keep
 };
 
 }  // namespace

@@ -25,7 +25,11 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/settle.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
@@ -43,11 +47,11 @@ class TopkA final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     share(residual.size());
     if (channel_.finite() && reselect_) reselect(k);
     if (!channel_.finite() || !writer_.add(blocks_, grad, sum))
-      return channel_.undo(residual, grad);
+      return guard_.undo(residual, grad);
     return {.count = writer_.index().size(),
             .index = writer_.index(),
             .settled = reselect_ ? settle_kept(residual) : settle_all(residual)};
@@ -56,7 +60,7 @@ class TopkA final : public Collective {
  private:
   void share(std::uint64_t n) {
     channel_.enter("share");
-    whole_.assign(static_cast<std::size_t>(channel_.size()), Region{0, n});
+    whole_.assign(at(channel_.size()), Region{0, n});
     allgather_.run(channel_, mine_, whole_, n, blocks_, error_);
   }
 
@@ -64,7 +68,7 @@ class TopkA final : public Collective {
   // everyone finds the same overflow.
   void reselect(std::size_t k) {
     add_up(blocks_, kept_);
-    if (!all_finite(kept_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(kept_.value);
     core::keep_largest(kept_, k);
     blocks_.resize(1);
     std::swap(blocks_[0], kept_);
@@ -90,6 +94,7 @@ class TopkA final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const bool reselect_;
   Allgather allgather_;

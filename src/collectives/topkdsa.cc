@@ -48,8 +48,13 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/dense_switch.h"
-#include "collectives/primitives.h"
+#include "collectives/primitives/allgather.h"
+#include "collectives/primitives/dense_switch.h"
+#include "collectives/primitives/exchange.h"
+#include "collectives/primitives/message_channel.h"
+#include "collectives/primitives/regions.h"
+#include "collectives/primitives/step_guard.h"
+#include "collectives/primitives/sum_writer.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
@@ -110,12 +115,12 @@ class TopkDsa final : public Collective {
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
-    channel_.select(compressor_, residual, grad, k, mine_);
+    guard_.select(compressor_, residual, grad, k, mine_);
     const Ownership ownership(residual.size(), channel_.size(), strided_);
     split(ownership, residual.size());
     add_up(blocks_, held_);
     share(residual.size());
-    if (!channel_.finite()) return channel_.undo(residual, grad);
+    if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(ownership, residual);
     return write(ownership, grad, sum);
   }
@@ -133,7 +138,7 @@ class TopkDsa final : public Collective {
   }
 
   void share(std::uint64_t n) {
-    if (!all_finite(held_.value)) channel_.report_nonfinite();
+    channel_.report_unless_finite(held_.value);
     channel_.enter("share");
     sum_error_.clear();
     if (channel_.size() == 1) {
@@ -170,6 +175,7 @@ class TopkDsa final : public Collective {
   }
 
   MessageChannel channel_;
+  StepGuard guard_{channel_};
   Compressor& compressor_;
   const bool strided_;
 

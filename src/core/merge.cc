@@ -79,6 +79,10 @@ void split(std::span<const std::uint32_t> index, std::span<const std::uint64_t> 
   }
 }
 
+void drop_zeros(Sparse& pairs) {
+  keep_if(pairs, [](float value) { return value != 0; });
+}
+
 void scatter_add(SparseView pairs, std::span<float> dense) {
   for (std::size_t i = 0; i < pairs.size(); ++i) dense[pairs.index[i]] += pairs.value[i];
 }

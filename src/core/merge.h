@@ -26,6 +26,21 @@ void intersect(std::span<const std::uint32_t> a, std::span<const std::uint32_t> 
 void split(std::span<const std::uint32_t> index, std::span<const std::uint64_t> cuts,
            std::vector<std::size_t>& at);
 
+/// Leaves in `pairs` those for whose values keep(value) holds, in order.
+template <typename Keep>
+void keep_if(Sparse& pairs, Keep keep) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (!keep(pairs.value[i])) continue;
+    pairs.index[kept] = pairs.index[i];
+    pairs.value[kept++] = pairs.value[i];
+  }
+  pairs.resize(kept);
+}
+
+/// Takes out the pairs whose value is zero.
+void drop_zeros(Sparse& pairs);
+
 /// dense[index[i]] += value[i].
 void scatter_add(SparseView pairs, std::span<float> dense);
 

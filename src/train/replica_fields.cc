@@ -5,7 +5,7 @@
 
 #include "core/hash.h"
 #include "core/text.h"
-#include "core/wire.h"
+#include "core/wire/wire.h"
 
 namespace topknot::train {
 namespace {

@@ -145,19 +145,19 @@ TEST(Hierarchical, StaysWithinKnotsBoundBetweenNodes) {
 
 constexpr std::size_t kSpoilt[] = {0, 7, 39};
 
-/// Runs two steps, of which the first is spoilt by `spoil`; it must be taken back by all,
-/// and the second must go through as if nothing had been.
+/// Runs two steps, of which the first is spoilt by `spoil`; all ranks must undo it,
+/// and the second must give the same as if it were the first.
 void spoil(const Shape& shape, std::size_t k,
            const std::function<void(int, std::vector<float>&)>& spoiler) {
   const std::size_t n = 40;
   const Case c{.collective = "hierarchical", .n = n};
-  const auto residual = [&](int rank) { return gradient(c, rank, -1); };
+  const auto start = [&](int rank) { return gradient(c, rank, -1); };
   std::vector<std::vector<float>> sums(static_cast<std::size_t>(shape.ranks));
   run(shape.ranks, [&](Transport& link) {
     const auto compressor = make_compressor({"topk", {}}, Layout::flat(n));
     const auto made =
         make_collective(Spec::parse(name(shape, "")), link, *compressor, Layout::flat(n));
-    const std::vector<float> before = residual(link.rank());
+    const std::vector<float> before = start(link.rank());
     std::vector<float> residual = before;
     std::vector<float> grad = gradient(c, link.rank(), 0);
     spoiler(link.rank(), grad);
@@ -169,7 +169,7 @@ void spoil(const Shape& shape, std::size_t k,
   });
   std::vector<float> total(n);
   for (int r = 0; r < shape.ranks; ++r)
-    total = added(added(total, residual(r)), gradient(c, r, 1));
+    total = added(added(total, start(r)), gradient(c, r, 1));
   for (const std::vector<float>& sum : sums) EXPECT_EQ(sum, total);
 }
 
@@ -220,8 +220,8 @@ class Hosted final : public ForwardingTransport {
   const std::vector<int> hosts_;
 };
 
-/// Which ranks each rank hands its residual to, with everything left owed: those in its node.
-/// Rank r owes 10^r everywhere, so the digits of a residual tell whose it is.
+/// Whose residuals each rank holds after a step that sends nothing: those of its node. The
+/// residual of rank r is 10^r everywhere, so the digits tell whose it is.
 std::vector<std::string> members(const std::vector<int>& hosts) {
   const std::size_t n = 60;  // three ranks or two share it evenly
   const auto ranks = static_cast<int>(hosts.size());
@@ -234,9 +234,9 @@ std::vector<std::string> members(const std::vector<int>& hosts) {
     std::vector<float> residual(n, static_cast<float>(std::pow(10, link.rank())));
     std::vector<float> sum(n);
     made->reduce(residual, {}, 0, sum);
-    const float residual = *std::ranges::max_element(residual);
+    const float largest = *std::ranges::max_element(residual);
     found[static_cast<std::size_t>(link.rank())] =
-        std::to_string(static_cast<int>(residual));
+        std::to_string(static_cast<int>(largest));
   });
   return found;
 }

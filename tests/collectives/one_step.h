@@ -14,7 +14,7 @@
 
 #include "copy_of.h"
 #include "core/random.h"
-#include "core/wire.h"
+#include "core/wire/wire.h"
 #include "ranks.h"
 #include "topknot/catalog.h"
 

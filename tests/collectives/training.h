@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "core/wire.h"
+#include "core/wire/wire.h"
 #include "ranks.h"
 #include "topknot/catalog.h"
 #include "transports/forwarding_transport.h"

@@ -191,5 +191,13 @@ TEST(Merge, ScatteringASumIsScatteringBoth) {
   EXPECT_EQ(once, std::vector<float>(10000));
 }
 
+TEST(DropZeros, KeepsTheOrderAndDropsZerosOfEitherSign) {
+  Sparse pairs = {{1, 4, 5, 8, 9}, {0.0F, 2.0F, -0.0F, -1e-45F, 0.0F}};
+  drop_zeros(pairs);
+  EXPECT_EQ(pairs, (Sparse{{4, 8}, {2.0F, -1e-45F}}));
+  keep_if(pairs, [](float value) { return value < 0; });
+  EXPECT_EQ(pairs, (Sparse{{8}, {-1e-45F}}));
+}
+
 }  // namespace
 }  // namespace topknot::core

@@ -6,7 +6,7 @@
 //
 // What decodes must be in order and in range, must be what the slow reader reads, and
 // must encode to the very same bytes.
-#include "core/wire_reference.h"
+#include "core/wire/reference.h"
 #include "fuzz/input.h"
 
 namespace {

@@ -14,8 +14,8 @@ SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 HEADERS = [
     "include/topknot/sparse.h",
     "src/core/select.h",
-    "src/collectives/primitives.h",
-    "src/compressors/common.h",
+    "src/collectives/primitives/exchange.h",
+    "src/memory/moment.h",
     "src/transports/network.h",
     "src/engine/bucket.h",
     "src/data/idx.h",
@@ -68,10 +68,12 @@ class LayersTest(unittest.TestCase):
     def test_downward_includes_are_allowed(self):
         for path, header in [
             ("src/core/a.cc", "topknot/sparse.h"),
-            ("src/collectives/a.cc", "collectives/primitives.h"),
+            ("src/collectives/a.cc", "collectives/primitives/exchange.h"),
+            ("src/collectives/primitives/a.cc", "collectives/primitives/exchange.h"),
             ("src/collectives/a.cc", "core/select.h"),
+            ("src/core/wire/a.cc", "core/select.h"),
             ("src/catalog.cc", "catalog.def"),
-            ("src/catalog.cc", "collectives/primitives.h"),
+            ("src/catalog.cc", "collectives/primitives/exchange.h"),
             ("src/engine/a.cc", "core/select.h"),
             ("src/sim/a.cc", "transports/network.h"),
             ("src/job/a.cc", "engine/bucket.h"),
@@ -89,7 +91,9 @@ class LayersTest(unittest.TestCase):
     def test_upward_includes_are_caught(self):
         for path, header in [
             ("include/topknot/a.h", "core/select.h"),
-            ("src/core/a.cc", "collectives/primitives.h"),
+            ("src/core/a.cc", "collectives/primitives/exchange.h"),
+            ("src/core/wire/a.cc", "collectives/primitives/exchange.h"),
+            ("src/collectives/primitives/a.cc", "engine/bucket.h"),
             ("src/memory/a.cc", "catalog.def"),
             ("src/collectives/a.cc", "engine/bucket.h"),
             ("src/catalog.cc", "engine/bucket.h"),
@@ -105,8 +109,8 @@ class LayersTest(unittest.TestCase):
 
     def test_siblings_are_blind_to_each_other(self):
         for path, header in [
-            ("src/collectives/a.cc", "compressors/common.h"),
-            ("src/compressors/a.cc", "collectives/primitives.h"),
+            ("src/collectives/a.cc", "memory/moment.h"),
+            ("src/compressors/a.cc", "collectives/primitives/exchange.h"),
             ("src/memory/a.cc", "transports/network.h"),
             ("src/engine/a.cc", "data/idx.h"),
             ("src/store/a.cc", "engine/bucket.h"),
@@ -124,11 +128,17 @@ class LayersTest(unittest.TestCase):
         self.assert_caught("src/catalog.cc", '#include "catalog.cc"\n', "nobody's business")
 
     def test_angle_brackets_are_no_way_around(self):
-        self.assert_caught("src/core/a.cc", "#include <collectives/primitives.h>\n", "downward")
+        self.assert_caught("src/core/a.cc", "#include <collectives/primitives/exchange.h>\n", "downward")
 
     def test_a_new_folder_needs_a_place(self):
         self.assert_caught("src/util/a.cc", "", "util/ has no place")
         self.assert_caught("include/other/a.h", "", "other/ has no place")
+
+    def test_an_algorithm_is_one_file_without_a_header(self):
+        self.assert_allowed("src/collectives/a.cc", "")
+        self.assert_allowed("src/collectives/primitives/a.h", "")
+        self.assert_caught("src/collectives/a.h", "", "one .cc for each algorithm")
+        self.assert_caught("src/compressors/a.h", "", "one .cc for each algorithm")
 
     def test_the_line_is_named(self):
         body = '/* two\nlines */\n#include <vector>\n  #  include "engine/bucket.h"\n'

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exactly which k of the values that the ranks hold are the largest, found without
+// showing them to one another.
+//
+// Every rank counts the magnitudes it holds by bit pattern, the counts are added up, and
+// then all know the bin that the k-th largest is in; another round counts inside that
+// bin, until what is in it is all wanted or all equal. A magnitude changes little from
+// step to step, so the first round has fine bins around the last threshold and coarse
+// ones outside, and two rounds are nearly always enough. Ties go to the lower rank, then
+// to the lower position.
+//
+// Cost   a round is a sum_counts() of `bins` words: ceil(log2 P) messages. With B bins
+// the
+//        worst case is ceil(31 / log2 B) + 1 rounds and a word from each rank for the
+//        ties; from one step to the next it is two rounds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "collectives/primitives/message_channel.h"
+#include "topknot/sparse.h"
+#include "topknot/state.h"
+
+namespace topknot::collective {
+
+class GlobalTopK {
+ public:
+  /// Leaves in `held` those of its pairs that are among the `k` largest of all ranks';
+  /// over all ranks exactly min(k, all there are) remain. Enters the phase "agree".
+  /// Values that are not finite are reported to everyone, and then nothing is promised
+  /// but an end.
+  void keep_largest(MessageChannel& channel, Sparse& held, std::size_t k);
+
+  void visit_state(StateVisitor& visitor);
+
+  /// A magnitude that all that was kept reach and nothing that was dropped exceeds.
+  float threshold() const noexcept;
+  /// How many values the ranks held in all, on the last call that wanted any.
+  std::uint64_t total() const noexcept { return total_; }
+
+ private:
+  // Magnitudes as bit patterns, [begin, end), cut into `bins` equal parts.
+  struct Segment {
+    std::uint32_t begin;
+    std::uint32_t end;
+    std::uint32_t bins;
+
+    std::uint32_t width() const { return (end - begin + bins - 1) / bins; }
+  };
+  // What is known so far: the k-th largest is in [begin, end), `need` of the `count`
+  // there are wanted, and all above are.
+  struct Search {
+    std::uint32_t begin;
+    std::uint32_t end;
+    std::uint64_t need;
+    std::uint64_t count;
+  };
+
+  void cut(const Search& search, bool first, std::uint32_t bins);
+  void count(const Sparse& held);
+  void narrow(Search& search) const;
+  void keep_ties(MessageChannel& channel, const Search& search, Sparse& held);
+
+  std::vector<Segment> segments_;
+  std::vector<std::uint32_t> counts_;
+  std::uint64_t last_ = 0;  // the last threshold; 0 before there was one
+  std::uint64_t total_ = 0;
+};
+
+}  // namespace topknot::collective

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Several messages in one, for the schedules in which messages are passed on: the
+// lengths, 64 bits each, then the messages. The messages are checked when they are read.
+#pragma once
+
+#include <span>
+
+#include "collectives/primitives/message_channel.h"
+
+namespace topknot::collective {
+
+/// How long a packet of `count` messages of at most `limit` bytes in all can be.
+constexpr std::size_t packet_limit(std::size_t count, std::size_t limit) {
+  return count * sizeof(std::uint64_t) + limit;
+}
+
+void pack(std::span<const Message* const> messages, Message& packet);
+
+/// Refuses what rank `from` sent when it is not a packet of so many messages.
+void unpack(MessageChannel& channel, const Message& packet, int from,
+            std::span<Message* const> messages);
+
+}  // namespace topknot::collective

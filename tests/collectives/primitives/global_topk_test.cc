@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/primitives/global_topk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "core/awkward.h"
+#include "core/random.h"
+#include "ranks.h"
+
+namespace topknot::collective {
+namespace {
+
+using topknot::testing::run;
+
+struct Held {
+  float magnitude;
+  int rank;
+  std::uint32_t index;
+
+  /// The larger first; ties to the lower rank, then to the lower position.
+  friend bool operator<(const Held& a, const Held& b) {
+    return std::tuple(-a.magnitude, a.rank, a.index) <
+           std::tuple(-b.magnitude, b.rank, b.index);
+  }
+};
+
+/// Holds the agreement of several steps to a sort of everything. `make` gives what a rank has.
+template <typename Make>
+void hold(int ranks, std::size_t k, int steps, Make make) {
+  std::vector<std::vector<Held>> kept(static_cast<std::size_t>(steps));
+  std::mutex mutex;
+  run(ranks, [&](Transport& link) {
+    Params params;
+    MessageChannel channel(link, "test", params);
+    GlobalTopK agreement;
+    for (int step = 0; step < steps; ++step) {
+      channel.begin(1000, k);
+      Sparse held = make(link.rank(), step);
+      agreement.keep_largest(channel, held, k);
+      const std::scoped_lock lock(mutex);
+      for (std::size_t i = 0; i < held.size(); ++i)
+        kept[static_cast<std::size_t>(step)].push_back(
+            {std::abs(held.value[i]), link.rank(), held.index[i]});
+    }
+  });
+  for (int step = 0; step < steps; ++step) {
+    std::vector<Held> all;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Sparse held = make(rank, step);
+      for (std::size_t i = 0; i < held.size(); ++i)
+        all.push_back({std::abs(held.value[i]), rank, held.index[i]});
+    }
+    std::sort(all.begin(), all.end());
+    all.resize(std::min(all.size(), k));
+    std::vector<Held>& got = kept[static_cast<std::size_t>(step)];
+    std::sort(got.begin(), got.end());
+    ASSERT_EQ(got.size(), all.size()) << "P=" << ranks << " k=" << k << " step " << step;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(got[i].rank, all[i].rank)
+          << "P=" << ranks << " k=" << k << " step " << step;
+      ASSERT_EQ(got[i].index, all[i].index);
+    }
+  }
+}
+
+Sparse drawn(int rank, int step, float scale, bool integers) {
+  core::Random random(static_cast<std::uint64_t>(step * 100 + rank));
+  Sparse held;
+  const std::uint64_t count = random.below(400);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const float value = scale * random.laplace();
+    held.push_back(i, integers ? std::trunc(value) : value);
+  }
+  return held;
+}
+
+TEST(GlobalTopK, KeepsExactlyTheLargestOfAllRanks) {
+  for (const int ranks : {1, 2, 3, 5, 8})
+    for (const std::size_t k : {0, 1, 7, 100, 700, 5000})
+      hold(ranks, k, 4, [](int rank, int step) { return drawn(rank, step, 1, false); });
+}
+
+TEST(GlobalTopK, BreaksTiesByRankAndThenByPosition) {
+  for (const int ranks : {1, 2, 3, 5, 8})
+    for (const std::size_t k : {1, 50, 333})
+      hold(ranks, k, 4, [](int rank, int step) { return drawn(rank, step, 3, true); });
+}
+
+TEST(GlobalTopK, FollowsAnyJumpOfScale) {
+  hold(3, 100, 9, [](int rank, int step) {
+    constexpr float kScales[] = {1, 1e6F, 1e-6F, 1e-30F, 1e30F, 1e-42F, 1, 0, 5};
+    return drawn(rank, step, kScales[step], false);
+  });
+}
+
+// Of every kind of vector, and from each to the next, so that the bins of the first round
+// are around a threshold that has nothing to do with this one.
+TEST(GlobalTopK, KeepsExactlyTheLargestOfAwkwardVectors) {
+  constexpr int kSteps = static_cast<int>(std::size(topknot::testing::kAwkward)) * 2;
+  for (const int ranks : {1, 3})
+    for (const std::size_t k : {1, 300, 2500})
+      hold(ranks, k, kSteps, [](int rank, int step) {
+        const auto& kind = topknot::testing::kAwkward[step / 2];
+        const std::size_t n = 1000;
+        const std::vector<float> x =
+            kind.vector(n, static_cast<std::uint64_t>(10 * step + rank));
+        Sparse held;
+        for (std::uint32_t i = 0; i < n; ++i) held.push_back(i, x[i]);
+        return held;
+      });
+}
+
+TEST(GlobalTopK, LetsEveryoneKnowOfASumThatIsNotFinite) {
+  run(5, [](Transport& link) {
+    Params params;
+    MessageChannel channel(link, "test", params);
+    GlobalTopK agreement;
+    channel.begin(10, 3);
+    Sparse held;
+    held.push_back(1, link.rank() == 3 ? std::numeric_limits<float>::infinity() : 1.0F);
+    agreement.keep_largest(channel, held, 3);
+    EXPECT_FALSE(channel.finite());
+  });
+}
+
+}  // namespace
+}  // namespace topknot::collective
