@@ -34,7 +34,7 @@ void check_exchange(const Job& job) {
   check_pair(compressor, collective);
   if (job.density <= 0)
     throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
-  make_schedule(part(job.density_schedule, scheme.schedule), job.density);
+  make_schedule(part(job.schedule, scheme.schedule), job.density);
   for (const std::string& rule : job.rules) engine::Rule::parse(rule);
 }
 

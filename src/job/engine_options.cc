@@ -77,10 +77,10 @@ Settling Settling::parse(const std::string& text) {
 }
 
 void take_schedule(Job& job, std::vector<std::string>& notices) {
-  if (!job.density_schedule.empty()) return;
-  job.density_schedule = find_scheme(job.scheme).schedule;
-  if (job.density_schedule == "constant") return;
-  notices.push_back("the scheme " + job.scheme + " warms up by " + job.density_schedule +
+  if (!job.schedule.empty()) return;
+  job.schedule = find_scheme(job.scheme).schedule;
+  if (job.schedule == "constant") return;
+  notices.push_back("the scheme " + job.scheme + " warms up by " + job.schedule +
                     "; density_schedule=constant goes without.");
 }
 
@@ -135,18 +135,11 @@ std::string compressor_for(const Job& job, const Pace& pace) {
 }  // namespace
 
 EngineOptions engine_options(const Job& job, int channel, const Pace& pace) {
-  EngineOptions options;
-  options.scheme = job.scheme;
-  options.memory = job.memory;
+  EngineOptions options = job;
   options.compressor = compressor_for(job, pace);
-  options.collective = job.collective;
-  options.density = job.density;
-  options.schedule = job.density_schedule;
   options.steps_per_epoch = pace.per_epoch;
   options.clip = clips_before(job) ? job.clip : 0;
-  options.rules = job.rules;
   options.bucket_bytes = static_cast<std::uint64_t>(job.bucket_mb * (1 << 20));
-  options.dense_vectors = job.dense_vectors;
   options.channel = channel;
   return options;
 }

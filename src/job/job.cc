@@ -76,7 +76,7 @@ const Entry kEntries[] = {
     {"compressor", &Job::compressor, 0, 0, "instead of the scheme's"},
     {"collective", &Job::collective, 0, 0, "instead of the scheme's"},
     {"density", &Job::density, 0, 1, "share of the coordinates that is sent"},
-    {"density_schedule", &Job::density_schedule, 0, 0, "constant, dense or exponential, with parameters; empty: the scheme's"},
+    {"density_schedule", &Job::schedule, 0, 0, "constant, dense or exponential, with parameters; empty: the scheme's"},
     {"rules", &Job::rules, 0, 0, "densities by parameter name, as in classifier.*=dense"},
     {"dense_vectors", &Job::dense_vectors, 0, 0, "whether biases and norms are sent whole"},
     {"bucket_mb", &Job::bucket_mb, 0, 1e6, "MiB of gradient in one bucket; 0: all of it"},

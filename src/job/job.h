@@ -9,9 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "topknot/engine.h"
+
 namespace topknot::train {
 
-struct Job {
+/// The options of the exchange are the engine's own; keys() names those that a job sets.
+struct Job : EngineOptions {
   std::string name;
 
   // Model and data.
@@ -40,19 +43,10 @@ struct Job {
   double warmup_from = 0;
   double weight_decay = 0;
   bool decay_vectors = true;
-  double clip = 0;
 
-  // The exchange.
-  std::string scheme = "knot";
+  // The exchange, beside the engine's options.
   std::string exchange = "auto";
   std::string settle = "never";
-  std::string memory;
-  std::string compressor;
-  std::string collective;
-  double density = 0.01;
-  std::string density_schedule;  // empty: the scheme's
-  std::vector<std::string> rules;
-  bool dense_vectors = true;
   double bucket_mb = 25;
   std::int64_t local_steps = 1;
   std::string outer = "sgd:momentum=0.9,nesterov=1";
@@ -75,7 +69,7 @@ struct Key {
   std::string_view may_differ;
 };
 
-/// All keys, in the order of Job.
+/// All keys, in the order of the documentation.
 std::vector<Key> keys();
 
 /// Sets one key from text, as `--set` gives it; lists are separated by spaces. Throws

@@ -55,15 +55,15 @@ TEST(Schedules, OfASchemeAreTakenWhereTheJobHasNone) {
   std::vector<std::string> notices;
   Job job = job_of("oktopk");
   take_schedule(job, notices);
-  EXPECT_EQ(job.density_schedule, find_scheme("oktopk").schedule);
+  EXPECT_EQ(job.schedule, find_scheme("oktopk").schedule);
   ASSERT_EQ(notices.size(), 1U);
   EXPECT_NE(notices[0].find("oktopk warms up by dense:steps=512"), std::string::npos);
-  job.density_schedule = "constant";
+  job.schedule = "constant";
   take_schedule(job, notices);
-  EXPECT_EQ(job.density_schedule, "constant");
+  EXPECT_EQ(job.schedule, "constant");
   Job plain = job_of("knot");
   take_schedule(plain, notices);
-  EXPECT_EQ(plain.density_schedule, "constant");
+  EXPECT_EQ(plain.schedule, "constant");
   EXPECT_EQ(notices.size(), 1U) << "there is nothing to say of a constant one";
 }
 

@@ -72,7 +72,7 @@ class EveryScheme : public ::testing::TestWithParam<std::string> {};
 TEST_P(EveryScheme, ComesToTheSameBitsWhenItRecords) {
   Job job = small_job();
   job.scheme = GetParam();
-  job.density_schedule = "constant";
+  job.schedule = "constant";
   job.accumulate = 2;
   const Folder folder;
   const Outcome with = train_on(3, job, recording(folder));

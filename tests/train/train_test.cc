@@ -95,7 +95,7 @@ class EveryScheme : public ::testing::TestWithParam<std::string> {};
 TEST_P(EveryScheme, ResumesToTheSameBits) {
   Job job = small_job();
   job.scheme = GetParam();
-  job.density_schedule = "constant";
+  job.schedule = "constant";
   job.steps = 13;
   testing::expect_resumes(2, job, 6);
 }
@@ -126,7 +126,7 @@ std::map<std::string, std::vector<double>> mean_residuals(const Folder& folder,
 TEST_P(EveryScheme, GoesOnWithOtherNumbersOfWorkers) {
   Job job = small_job();
   job.scheme = GetParam();
-  job.density_schedule = "constant";
+  job.schedule = "constant";
   const Folder folder;
   Outcome last;
   int before = 3;
@@ -175,9 +175,9 @@ TEST(Training, WarmsUpAsItsSchemeDoesUnlessTheJobSaysOtherwise) {
   job.scheme = "oktopk";
   job.steps = 3;
   const auto own = train_on(2, job).weights_hash;
-  job.density_schedule = "dense:steps=3";
+  job.schedule = "dense:steps=3";
   EXPECT_EQ(train_on(2, job).weights_hash, own);
-  job.density_schedule = "constant";
+  job.schedule = "constant";
   EXPECT_NE(train_on(2, job).weights_hash, own);
 }
 
@@ -188,10 +188,10 @@ TEST(Training, WarmsUpByTheEpochsOfTheJob) {
   job.steps = 0;
   job.epochs = 2;
   const Outcome own = train_on(2, job);
-  job.density_schedule =
+  job.schedule =
       "exponential:stages=4,from=0.25,period=" + std::to_string(own.steps / 2);
   EXPECT_EQ(train_on(2, job).weights_hash, own.weights_hash);
-  job.density_schedule = "exponential:stages=4,from=0.25,period=1";
+  job.schedule = "exponential:stages=4,from=0.25,period=1";
   EXPECT_NE(train_on(2, job).weights_hash, own.weights_hash);
 }
 
