@@ -71,7 +71,7 @@ inline std::vector<float> gradient(const Case& c, int rank, int step) {
                std::trunc(8 * std::abs(common.laplace()));
         if (i * 2654435761U % 7 < 3) x[i] = -x[i];
         break;
-      case Data::jumps:  // up and down; what is owed from before is then much or little
+      case Data::jumps:  // up and down; the residual is then much larger or much smaller
         x[i] = 1 + std::trunc(8 * std::abs(common.laplace()));
         if (step % 4 == 3) x[i] *= 1024;
         break;
@@ -112,7 +112,7 @@ struct Seen {
   std::vector<std::vector<float>> settled;  // 1 where in the sum or settled
 };
 
-/// What is wrong with a step; nothing if all is well.
+/// What is wrong with a step, if anything.
 inline std::optional<std::string> violation(const Case& c, int step, const Seen& seen) {
   const std::size_t ranks = seen.sums.size();
   for (std::size_t r = 1; r < ranks; ++r)
@@ -123,18 +123,18 @@ inline std::optional<std::string> violation(const Case& c, int step, const Seen&
   for (std::size_t r = 0; r < ranks; ++r)
     grads.push_back(gradient(c, static_cast<int>(r), step));
   for (std::size_t i = 0; i < c.n; ++i) {
-    double owed = 0;
-    double still = 0;
+    double before = 0;
+    double after = 0;
     double magnitude = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
       const double g = grads[r][i];
-      owed += seen.before[r][i] + g;
-      still += seen.after[r][i];
+      before += seen.before[r][i] + g;
+      after += seen.after[r][i];
       magnitude += std::abs(static_cast<double>(seen.before[r][i])) + std::abs(g);
-      agreed.owed[r][i] += grads[r][i];
+      agreed.folded[r][i] += grads[r][i];
       if (seen.settled[r][i] != 0) agreed.settled[i] = true;
     }
-    const double lost = std::abs(owed - still - static_cast<double>(seen.sums[0][i]));
+    const double lost = std::abs(before - after - static_cast<double>(seen.sums[0][i]));
     const double allowed =
         c.data == Data::random ? magnitude * static_cast<double>(ranks + 1) * 0x1p-23 : 0;
     if (!(lost <= allowed))

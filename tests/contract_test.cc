@@ -71,7 +71,7 @@ class EveryCollective : public ::testing::TestWithParam<std::tuple<std::string, 
 
 TEST_P(EveryCollective, AgreesOnTheSumAndLosesNothing) { hold(awkward_cases("")); }
 
-TEST_P(EveryCollective, LosesNothingInAnyCodingAndOwesWhatRoundingTakesOff) {
+TEST_P(EveryCollective, LosesNothingInAnyCodingAndKeepsWhatRoundingTakesOff) {
   std::vector<Case> cases;
   for (const char* parameters : {":coding=plain", ":coding=bitmap", ":values=bf16",
                                  ":values=i8", ":values=i2", ":coding=plain,values=bf16"})
@@ -129,7 +129,7 @@ TEST_P(EveryCollective, AppliesAStepOnAllRanksOrOnNone) {
   });
 }
 
-TEST_P(EveryCollective, CallsASumThatOverflowsNotFinite) {
+TEST_P(EveryCollective, CallsASumThatOverflowsNonfinite) {
   if (ranks() == 1) GTEST_SKIP() << "one rank adds nothing up";
   const std::size_t n = 50;
   run(ranks(), [&](Transport& link) {

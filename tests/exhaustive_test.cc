@@ -59,15 +59,15 @@ std::optional<std::string> violation(const Promise& promised,
   // So late that no collective is in its first steps.
   Agreed agreed{k, 1 << 20, words, outcomes[0].settled, outcomes[0].sum};
   for (std::size_t i = 0; i < words[0].size(); ++i) {
-    float owed = 0;
+    float before = 0;
     float accounted = outcomes[0].sum[i];
     for (std::size_t r = 0; r < words.size(); ++r) {
       if (outcomes[r].sum[i] != outcomes[0].sum[i]) return "the ranks disagree";
-      owed += words[r][i];
+      before += words[r][i];
       accounted += outcomes[r].residual[i];
       if (outcomes[r].settled[i]) agreed.settled[i] = true;
     }
-    if (accounted != owed) return "something is lost";
+    if (accounted != before) return "something is lost";
   }
   return shortfall(promised, agreed);
 }

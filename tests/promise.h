@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much a step must agree on at least. The law alone is kept by a collective that
-// agrees on nothing and owes everything; these bounds are what it breaks.
+// How much a step must agree on at least. A collective that agrees on nothing and keeps
+// everything in the residual keeps the law; it breaks these bounds.
 //
-// Count. A coordinate at which every rank owes something is one that any selection can
-// find. A step settles as many of them as are wanted: k, or all there are.
+// Count. A coordinate that is zero on no rank is one that any selection can find. A step settles as many of them as are wanted: k, or all there are.
 //
 // Mass. Where the ranks never differ in sign nothing cancels, and the sum must have the
-// mass of the k largest of m, m[i] being the least that any rank owes at i. For
+// mass of the k largest of m, m[i] being the least magnitude that any rank has at i. For
 //   - whoever adds up selections of k and keeps the k largest of the sum, or all of it:
 //     every rank's own selection has that mass, and the others' only add to it;
 //   - whoever merges on the way (gtopk): what is kept of a and b has the mass of either;
@@ -37,7 +36,7 @@ struct Agreed {
   std::size_t k = 0;
   int step = 0;
   std::vector<std::vector<float>>
-      owed;                   // by rank: residual and gradient, before the step
+      folded;                 // by rank: residual + gradient, before the step
   std::vector<bool> settled;  // in the sum, or settled by some rank: sums may cancel
   std::vector<float> sum;
 };
@@ -46,7 +45,7 @@ struct Agreed {
 struct Wanted {
   std::size_t k;  // at most n
   std::size_t n;
-  std::size_t common;  // coordinates at which every rank owes something
+  std::size_t common;  // coordinates that are zero on no rank
   std::size_t ranks;
   int step;
 
@@ -79,7 +78,7 @@ inline std::size_t all_but_zeros(const Wanted& wanted) {
   const std::size_t zeros = wanted.n - wanted.common;
   return wanted.k - std::min(wanted.k, zeros);
 }
-/// The leader's norms say where, and another rank selects there, which may owe nothing.
+/// The leader's norms say where, and another rank selects there, which may have zeros.
 inline double of_a_part_without_zeros(const Wanted& wanted) {
   return wanted.common == wanted.n ? of_a_part(wanted) : 0;
 }
@@ -129,11 +128,11 @@ inline double mass_of_largest(std::vector<double> magnitude, std::size_t k) {
   return std::accumulate(magnitude.begin(), middle, 0.0);
 }
 
-/// What is missing of what was promised; nothing if all is well.
+/// What is missing of what was promised; nothing if it was kept.
 inline std::optional<std::string> shortfall(const Promise& promised,
                                             const Agreed& agreed) {
   const std::size_t n = agreed.sum.size();
-  Wanted wanted{std::min(agreed.k, n), n, 0, agreed.owed.size(), agreed.step};
+  Wanted wanted{std::min(agreed.k, n), n, 0, agreed.folded.size(), agreed.step};
   std::vector<double> least(n);
   double mass = 0;
   bool differ = false;
@@ -141,7 +140,7 @@ inline std::optional<std::string> shortfall(const Promise& promised,
     least[i] = std::numeric_limits<double>::infinity();
     float highest = 0;
     float lowest = 0;
-    for (const std::vector<float>& one : agreed.owed) {
+    for (const std::vector<float>& one : agreed.folded) {
       least[i] = std::min(least[i], std::abs(static_cast<double>(one[i])));
       highest = std::max(highest, one[i]);
       lowest = std::min(lowest, one[i]);

@@ -57,7 +57,7 @@ class StorageError : public Error {
   using Error::Error;
 };
 
-/// There is no checkpoint that can be gone on from. The sentence says what was found.
+/// No usable checkpoint to resume from. The sentence says what was found.
 class NoCheckpointError : public Error {
  public:
   using Error::Error;

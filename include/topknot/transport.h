@@ -38,11 +38,11 @@ class Transport {
   [[nodiscard]] virtual Pending recv(int from, std::vector<std::byte>& into,
                                      std::size_t limit) = 0;
   /// Throws LinkError when the message cannot arrive any more: at the deadline, naming the
-  /// rank that is lost, or when another rank has told of a failure. The ranks name the same
+  /// rank that is lost, or when another rank has reported a failure. The ranks name the same
   /// rank. All channels between them are then dead.
   virtual void wait(Pending message) = 0;
   /// Ends all channels between these ranks, on every rank, with `cause`: their waits throw
-  /// the same error. For whoever found out, in what arrived, that there is no going on.
+  /// the same error. For a rank that received what it cannot continue after.
   virtual void fail(const LinkError& cause) noexcept { static_cast<void>(cause); }
   /// Gives up all that is under way; the channel is then dead. From then on nothing is
   /// written into memory that was handed to recv(). Memory that was handed to send() may be
@@ -54,7 +54,7 @@ class Transport {
   /// none.
   [[nodiscard]] virtual bool allreduce(std::span<float> x) = 0;
 
-  /// Seconds: the wall's clock, or the simulator's.
+  /// Seconds, by the transport's clock.
   virtual double now() const noexcept = 0;
 
   /// Which host `rank` is on: equal for ranks that share one, and a number of no other
