@@ -112,7 +112,7 @@ struct Seen {
   std::vector<std::vector<float>> settled;  // 1 where in the sum or settled
 };
 
-/// What is wrong with a step; nothing if all is well.
+/// What is wrong with a step, if anything.
 inline std::optional<std::string> violation(const Case& c, int step, const Seen& seen) {
   const std::size_t ranks = seen.sums.size();
   for (std::size_t r = 1; r < ranks; ++r)

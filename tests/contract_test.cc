@@ -129,7 +129,7 @@ TEST_P(EveryCollective, AppliesAStepOnAllRanksOrOnNone) {
   });
 }
 
-TEST_P(EveryCollective, CallsASumThatOverflowsNotFinite) {
+TEST_P(EveryCollective, CallsASumThatOverflowsNonfinite) {
   if (ranks() == 1) GTEST_SKIP() << "one rank adds nothing up";
   const std::size_t n = 50;
   run(ranks(), [&](Transport& link) {

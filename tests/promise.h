@@ -129,7 +129,7 @@ inline double mass_of_largest(std::vector<double> magnitude, std::size_t k) {
   return std::accumulate(magnitude.begin(), middle, 0.0);
 }
 
-/// What is missing of what was promised; nothing if all is well.
+/// What is missing of what was promised; nothing if it was kept.
 inline std::optional<std::string> shortfall(const Promise& promised,
                                             const Agreed& agreed) {
   const std::size_t n = agreed.sum.size();

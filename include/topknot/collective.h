@@ -9,46 +9,45 @@
 
 namespace topknot {
 
-/// What came of one reduce.
+/// The result of one reduce.
 struct Reduced {
   /// How many coordinates `sum` has; n for a dense sum.
   std::size_t count = 0;
-  /// False when a gradient, or the sum, was not finite. All ranks are told on the same
-  /// step.
+  /// False when a gradient, or the sum, was nonfinite: the same on all ranks.
   bool finite = true;
   /// The coordinates of `sum`, each once, in no particular order; valid until the next
   /// reduce. Empty for a dense sum.
   std::span<const std::uint32_t> index;
-  /// The coordinates at which this rank's residual was settled, each once; valid as long. Empty for
-  /// a dense sum, which pays everywhere.
+  /// The coordinates at which this rank's residual was settled, each once; valid as long.
+  /// Empty for a dense sum, which settles all of them.
   std::span<const std::uint32_t> settled;
 };
 
 /// One rank's part in summing a vector over all ranks, sparsely. Made with the channel it
-/// talks over and the compressor it selects with; when to select, and from which part, is
-/// the algorithm's business.
+/// talks over and the compressor it selects with; the algorithm decides when to select, and
+/// from which part.
 class Collective {
  public:
   virtual ~Collective() = default;
 
-  /// The law: nothing is lost.
+  /// The law: nothing is lost. Summed over the ranks, element by element,
   ///
-  ///     sum over ranks of (residual before + grad)  ==  sum + sum over ranks of (residual after)
+  ///     residual before + grad  ==  agreed sum + residual after
   ///
-  /// element by element, and `sum` is the same bits on every rank. `grad` joins the residual
-  /// `residual` in the sweep that selects; about `k` coordinates are agreed on. Every rank
+  /// and `sum` is the same bits on every rank. `grad` joins `residual` in the sweep that
+  /// selects; about `k` coordinates are agreed on. Every rank
   /// calls with equal sizes and equal `k`, in the same order. `grad` may be empty:
   /// nothing joins. `sum` is all zeros, or the memory of `grad`, which costs one more
   /// pass to overwrite. `grad` is used up: on return its content is unspecified, unless
   /// `sum` is the same memory.
   ///
-  /// When the result is not finite, `residual` is as before the call, bit for bit, and `sum` is
-  /// not to be used. When a LinkError is thrown, `residual` holds residual before + grad: nothing is
-  /// lost, and nothing counts as sent.
+  /// When the result is nonfinite, `residual` is as before the call, bit for bit, and `sum` is
+  /// not to be used. When a LinkError is thrown, `residual` is residual before + grad: nothing
+  /// is lost, and nothing counts as sent.
   virtual Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                          std::span<float> sum) = 0;
 
-  /// Whether anything can be left owed. Where not, `residual` may be empty.
+  /// Whether a step can leave a residual. Where not, `residual` may be empty.
   virtual bool keeps_residual() const noexcept { return true; }
 
   /// Visits what is kept from step to step, if anything.

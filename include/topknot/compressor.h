@@ -18,19 +18,19 @@ class Compressor {
 
   /// Adds `grad` to `residual` and, in the same sweep, replaces `out` with about `k`
   /// coordinates of the result; how near to `k` is each compressor's own promise. `grad`
-  /// may be empty: then nothing is added. What is owed is not its affair: `residual` keeps the
-  /// coordinates that were selected.
+  /// may be empty: then nothing is added. Leaves the selected coordinates of `residual` in
+  /// place.
   ///
-  /// `grad` is used up: on return it holds what `residual` was before the call, bit for bit, so
-  /// that copying it back undoes the call.
+  /// `grad` is used up: on return it holds what `residual` was before the call, bit for bit,
+  /// so that copying it back undoes the call.
   ///
-  /// Returns false when a sum was not finite. Then `out` is empty, `residual` is as before the
+  /// Returns false when a sum was nonfinite. Then `out` is empty, `residual` is as before the
   /// call, bit for bit, and the content of `grad` is unspecified.
   [[nodiscard]] virtual bool select(std::span<float> residual, std::span<float> grad,
                                     std::size_t k, Sparse& out) = 0;
 
-  /// Called before a step by who knows it: the density that the step's `k` was rounded down
-  /// from. For those that share k out, since k / n no longer says it. Most need not know.
+  /// The density that the step's `k` was rounded down from. A caller that knows it calls this
+  /// before the step. For compressors that share k out, since k / n is not exactly it.
   virtual void expect(std::size_t k, double density) {
     static_cast<void>(k);
     static_cast<void>(density);

@@ -109,7 +109,7 @@ class Engine {
   void ready(std::size_t parameter);
   /// Ends the step: takes what was not called ready as it is, zeros where nothing was
   /// written, and waits for all buckets. Throws what the communication thread has met with, a
-  /// LinkError for instance: then the engine is dead, and what it owes can still be saved.
+  /// LinkError for instance: then the engine is dead, and its residuals can still be saved.
   StepReport finish();
 
   /// One dense exchange that settles all residuals: gradient() then has their mean, in the

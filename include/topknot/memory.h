@@ -16,7 +16,7 @@ enum class Units {
   updates,    ///< a change of the weights, to be subtracted from them as it is
 };
 
-/// What a memory is told of the step whose gradient it is given.
+/// The step that a gradient belongs to.
 struct LocalStep {
   double learning_rate = 1;  ///< the one that the step is applied with
   int ranks = 1;             ///< over which the mean is taken
@@ -31,13 +31,13 @@ class Memory {
   virtual void before(std::span<float> grad, const LocalStep& step) = 0;
   /// The residual, as long as the bucket: handed to Collective::reduce as `residual`.
   virtual std::span<float> residual() = 0;
-  /// Called when the reduce has gone through, with what came of it. Not called for a step
-  /// that was not finite: then what before() did to anything but `grad` and the unit of the
-  /// residual must not count.
+  /// Called when the reduce has gone through, with its result. Not called for a nonfinite
+  /// step: then what before() did to anything but `grad` and the unit of the residual must
+  /// not count.
   virtual void after(const Reduced& reduced) = 0;
-  /// The step that after() was called for is not applied after all, on any rank. What
-  /// before() and after() did to anything but the residual becomes what it was, bit for bit, and
-  /// so does the residual, as far as after() changed it.
+  /// The step that after() was called for is not applied after all, on any rank. Undoes, bit
+  /// for bit, what before() and after() did to anything but the residual, and what after()
+  /// did to the residual.
   virtual void undo_step() {}
   /// Called after undo_step() where there is a residual: the step's mean joins it again. Every
   /// rank does so, and together they have the sum. mean[j] belongs to the coordinate index[j];
@@ -48,7 +48,7 @@ class Memory {
                         std::span<const float> mean);
   /// What it makes of gradients, and so what its residual is in.
   virtual Units units() const noexcept { return Units::gradients; }
-  /// Whether it only keeps the residual, so that it has nothing to do where nothing is owed.
+  /// Whether it only keeps the residual, so that it has nothing to do where there is none.
   virtual bool only_keeps_residual() const noexcept { return true; }
 
   /// The bytes it keeps for its coordinates.

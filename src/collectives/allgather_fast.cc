@@ -26,7 +26,8 @@
 //           P = 32  32 ms, topka 120      over the gradient  22 ms, topka 126
 //
 //         and as much as topka where the union has less than 1 % of the coordinates.
-// Owes    what was not selected, and what rounding took off the values that were.
+// Keeps   in the residual what was not selected, and what rounding took off the values
+//         that were.
 // Bound   the busiest rank sends exactly the other ranks' selections but one: 2k(P-1)
 //         words when the compressor gives k. No cap is needed.
 // Paper   "AllgatherFast" of the ADTopk library, Ming et al., HPDC 2024.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cltk: the ranks take turns in saying where; everyone sends what it owes there.
+// cltk: one rank in turn selects positions; every rank sends its residual there.
 //
 //   select   on one rank, the leader, about k coordinates of its residual; elsewhere fold
 //   share    the leader's positions, down a tree
 //   sum      everyone's values there, in rank order
-//   pay      the residual there, on every rank, and write the sum
+//   settle   clear the residual there, on every rank, and write the sum
 //
 // It rests on residuals being alike: what is large on one rank is large on the others. Only
 // the leader selects, so the selection costs a rank one step in P.
@@ -16,16 +16,16 @@
 //         k' = k rounded up to a multiple of P, on any input and every step, headers
 //         apart. Everyone leads in turn, so over P steps each sends 3k(P-1)/P words a
 //         step. The cap is the cut of the leader's selection to its k largest; what it
-//         leaves out stays owed.
-// Owes    what the leader did not select; with rounded values each rank what its own
-//         rounding took off.
+//         leaves out stays in the residual.
+// Keeps   in the residual what the leader did not select; with rounded values each rank
+//         what its own rounding took off.
 // Paper   Chen et al., "ScaleCom: Scalable Sparsified Gradient Compression for
 //         Communication-Efficient Distributed Training", NeurIPS 2020 (cyclic local
 //         top-k).
 // Departs In the published code everyone selects and all but the leader throw it away. A
 //         compressor that keeps something from step to step sees every P-th step only.
-//         ScaleCom's low-pass filter on the residual is a memory's business, and no memory here
-//         has it.
+//         ScaleCom's low-pass filter on the residual would be part of a memory; no memory
+//         here has it.
 
 #include <memory>
 #include <vector>

@@ -5,11 +5,11 @@
 //
 //   fold      the gradient into the residual
 //   plan      the leader, rank t mod P on step t, weighs the layers: how many coordinates
-//             each is to give, and which bin it lies in; everyone is told
+//             each is to give, and which bin it lies in; all ranks get the plan
 //   select    exactly as many in each layer of bin (t + rank) mod P
 //   share     the positions, round a ring
 //   sum       everyone's values there, in rank order
-//   pay       the residual there, on every rank, and write the sum
+//   settle    clear the residual there, on every rank, and write the sum
 //
 // A layer is a tensor, or one of P pieces of a tensor that is longer than n/P. Visited by
 // decreasing norm, each is given its share of what is left of k: at least one, at most
@@ -23,8 +23,8 @@
 // Bound   with k' = k rounded up to a multiple of P the busiest rank sends at most
 //         k' + 2k'(P-1)/P words, on any input and every step, plan and headers apart: the
 //         layers' shares add up to no more than k, and every layer lies in one bin (see
-//         exdyna). The plan makes it so; what it leaves out stays owed.
-// Owes    what was not selected, and what rounding took off.
+//         exdyna). The plan is the cap; what it leaves out stays in the residual.
+// Keeps   in the residual what was not selected, and what rounding took off.
 // Paper   Yoon and Oh, "DEFT: Exploiting Gradient Norm Difference between Model Layers
 //         for Scalable Gradient Sparsification", ICPP 2023.
 // Departs - Everyone's shares are the leader's. In the published code each rank computes
@@ -180,7 +180,7 @@ class Deft final : public Collective {
   }
 
   // Layers are in order, so the positions are. Zeros are left out, but not when
-  // everything is wanted: one rank's zero may be another's residual.
+  // everything is wanted: a coordinate that is zero on one rank may not be on another.
   void select(std::span<float> residual, std::size_t k) {
     const auto my_bin = static_cast<std::uint32_t>(turn(channel_.rank()));
     mine_.clear();

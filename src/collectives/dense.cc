@@ -5,14 +5,15 @@
 //   fold             the gradient into the residual
 //   reduce-scatter   P-1 hops; each rank ends with the sum of one of P equal regions
 //   allgather        P-1 hops; the regions' messages are passed on as they are
-//   settle           nothing is owed, but what rounding took off
+//   settle           clear the residual, but for what rounding took off
 //
 // Cost    2(P-1) S alpha + 2n(P-1)/P beta a rank, beta per 32-bit word, where a region is
-//         cut into S segments of 2^20 values: adding one hides behind the next one's way.
+//         cut into S segments of 2^20 values: one is added up while the next travels.
 //         Half the words with bf16.
-// Owes    nothing with f32 values. With rounded ones each rank owes the error of each
-//         message it made: of the partial sums it passed on and of the region it finished.
-//         A rank makes one message of each region, so its residual is as long as the vector.
+// Keeps   in the residual nothing with f32 values. With rounded ones each rank keeps the
+//         error of each message it made: of the partial sums it passed on and of the region
+//         it finished. A rank makes one message of each region, so its residual is as long
+//         as the vector.
 // Bound   every rank sends P-1 regions twice; exact, no cap is needed.
 // Order   region j is added up along the ring from rank j to rank j-1: the same bits on
 //         every rank and every transport, though not the order of the ranks.
@@ -83,7 +84,7 @@ class Dense final : public Collective {
     if (residual.empty()) {
       if (keeps_residual() && !sum.empty())
         throw ContractError(
-            "dense with rounded values owes something: residual is needed.");
+            "dense with rounded values keeps their errors: it needs a residual.");
       if (sum.data() != grad.data()) std::copy(grad.begin(), grad.end(), sum.begin());
       return sum;
     }
@@ -158,8 +159,8 @@ class Dense final : public Collective {
     }
   }
 
-  // Passes the messages on as they are. They are read when everyone is known to be well;
-  // where there is no residual to keep, at once.
+  // Passes the messages on as they are. They are read once the step is known to be finite on
+  // every rank; where there is no residual to keep, at once.
   void allgather(std::span<float> x, bool read_at_once) {
     for (int hop = 0; hop < channel_.size() - 1; ++hop)
       for (int s = 0; s < segments_; ++s) {

@@ -6,7 +6,7 @@
 //   agree      on exactly k positions in all (exclusive_select.h)
 //   share      the positions, round a ring
 //   sum        everyone's values there, in rank order
-//   pay        the residual there, on every rank, and write the sum
+//   settle     clear the residual there, on every rank, and write the sum
 //   rebalance  the parts: they are runs of 1024 blocks, and a block moves from a part
 //              that found much to a neighbour that found little
 //
@@ -28,14 +28,14 @@
 //           but its own, and then all but its neighbour's.
 //         The cap is the agreement's cut to k. It is in order of magnitude, so no part is
 //         starved by a share that it must not exceed, as with a cap of k/P for each rank;
-//         what it leaves out stays owed.
-// Owes    what was not agreed on; with rounded values each rank what its own rounding
-//         took off, of what it sent and of the piece that it summed.
+//         what it leaves out stays in the residual.
+// Keeps   in the residual what was not agreed on; with rounded values each rank what its
+//         own rounding took off, of what it sent and of the piece that it summed.
 // Paper   Yoon and Oh, "Preserving Near-Optimal Gradient Sparsification Cost for Scalable
 //         Distributed Deep Learning" (ExDyna), CCGrid 2024.
 // Departs - The published threshold rule settles near 0.91 k and starts at 1 /
-//           (2 sqrt k), which no gradient knows of: a start that is ten times off takes
-//           462 steps to mend. Ours selects exactly k from the first step on;
+//           (2 sqrt k) for every gradient: a start that is ten times off takes 462 steps
+//           to correct. Ours selects exactly k from the first step on;
 //           controller=published keeps theirs, without a cap and so without the bound.
 //         - Blocks are a multiple of 32 coordinates when there are enough, otherwise as
 //           even as can be: the published ones are empty below 32768 coordinates. What

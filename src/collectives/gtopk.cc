@@ -6,16 +6,16 @@
 //   select    at most k coordinates of the residual
 //   merge     in rounds, with the rank whose number differs in one bit: add, keep the k
 //             largest; or up a tree to rank 0
-//   return    what is left, to those who do not have it
-//   settle    clear what was selected, take back what this rank dropped, write the sum
+//   return    the last set, to the ranks that do not have it
+//   settle    clear what was selected, add what this rank dropped, write the sum
 //
-// DroppedValues passes with the message. A value that is sent is no longer its sender's affair:
-// it reaches the sum, or somebody drops it and then owes it, in a coordinate in which
-// that rank may never have owed anything before. In the butterfly the 2^i ranks that have
-// merged the same sets drop the same values, and the lowest of them alone keeps them.
+// A value that is sent leaves its sender's residual. Either it reaches the sum, or some rank
+// drops it and adds it to its own residual, which may have been zero there. In the butterfly
+// the 2^i ranks that have merged the same sets drop the same values, and only the lowest of
+// them keeps them.
 //
-// Ranks beyond the largest power of two hand their selection to a rank below it at the
-// start and are told the result at the end.
+// A rank beyond the largest power of two hands its selection to a rank below it at the start
+// and gets the result from it at the end.
 //
 // Cost    butterfly: log2 P alpha + 2k log2 P beta, beta per 32-bit word, before coding;
 //         where P is not a power of two, two more messages lie on the longest path.
@@ -24,15 +24,15 @@
 // Bound   the busiest rank sends at most 2k ceil(log2 P) words, headers apart, in either
 //         schedule, on any input: every message has at most k pairs, since the selection
 //         is cut to k and so is every merged set; and no rank sends more than
-//         ceil(log2 P) messages. What the cuts leave out stays owed.
-// Owes    what it did not select, and what it dropped of what it held; with rounded
-//         values the sender owes the error of a message, in the butterfly the lowest of
-//         those that send the same.
+//         ceil(log2 P) messages. What the cuts leave out stays in a residual.
+// Keeps   in the residual what it did not select, and what it dropped of what it held; with
+//         rounded values the sender keeps the error of a message, in the butterfly the
+//         lowest of those that send the same.
 // Paper   Shi et al., "A Distributed Synchronous SGD Algorithm with Global Top-k
 //         Sparsification for Low Bandwidth Networks", ICDCS 2019.
-// Departs - The published rule spends what is both selected here and in the final set.
+// Departs - The published rule clears what is both selected here and in the final set.
 //           What was dropped on one branch and came in by another is then lost: 2 to 15 %
-//           of what is sent on each step. faithful=1 does that, and forgets the errors of
+//           of what is sent on each step. faithful=1 does that, and drops the errors of
 //           rounding too.
 //         - Any number of ranks, one among them; the published code needs a power of two,
 //           and one rank gets a sum of zeros.
@@ -67,12 +67,11 @@ class GTopk final : public Collective {
   GTopk(Transport& link, Compressor& compressor, Params& params)
       : channel_(link, "gtopk", params),
         compressor_(compressor),
-        tree_(params.choice(
-                  "schedule", {"butterfly", "tree"},
-                  "everyone merges, or all merge towards rank 0 and are told") == "tree"),
+        tree_(params.choice("schedule", {"butterfly", "tree"},
+                            "everyone merges, or rank 0 does and returns the sum") ==
+              "tree"),
         faithful_(params.flag("faithful", false,
-                              "spend what was selected and is in the sum, as published: "
-                              "loses gradient")) {}
+                              "settle as published, which loses gradient")) {}
 
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
@@ -112,8 +111,8 @@ class GTopk final : public Collective {
     me < even ? return_result(me + even) : receive_result(me - even);
   }
 
-  // All that have the result code it, so that where values are rounded they have it as
-  // those read it who are told; the error, everyone's the same, is rank 0's.
+  // All that have the result code it, so that where values are rounded they hold what the
+  // ranks that receive it read. All make the same error; rank 0 keeps it.
   void return_result(int to) {
     if (to >= channel_.size() && channel_.values() == core::Values::f32) return;
     channel_.code(held_, whole_, MessageChannel::kEveryone, out_, error_);

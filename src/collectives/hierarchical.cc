@@ -6,7 +6,7 @@
 //   scatter   inside the node of G ranks: member j adds up shard j of everyone's residual
 //   between   the j-th members of all nodes reduce shard j by the inner collective
 //   gather    inside the node: the sums of all shards
-//   settle    member j owes what is left of shard j, the others nothing there
+//   settle    member j keeps the residual of shard j; that of the others becomes zero there
 //
 //           node 0          node 1
 //        0   1   2   3    4   5   6   7       shard j of rank 4g + j goes to member j
@@ -20,21 +20,21 @@
 // much as one rank of a job with N = P/G ranks. Selecting from the sum of a node is
 // nearer to the exact top-k than selecting from each rank, too.
 //
-// The residual moves. What a rank owed of shard j is handed to member j with the gradient, on
-// every step, and what the inner collective leaves owed stays with member j: all of a
+// The residual moves. A rank hands its residual of shard j to member j with the gradient, on
+// every step, and what the inner collective does not send stays with member j: all of a
 // node's residual of a shard is in one place, as if the node were one rank.
 //
-// Not finite. A gradient that is not makes its node's members nonfinite, all of them, since
-// each hears from each. A nonfinite rank gives the inner collective a gradient of NaN to fold:
-// that is a step which it refuses on all nodes, and by the last phase the members of
-// other columns know. What the inner collective refuses by itself goes the same way. The
-// residual itself is not touched before all is known.
+// Nonfinite steps. When one member's gradient is nonfinite, all members of its node know
+// after the scatter, since each receives from each. They give the inner collective a gradient
+// of NaN to fold, so it finds the step nonfinite on all nodes, and after the gather the
+// members of other columns know too. A step that the inner collective finds nonfinite by
+// itself becomes known in the same way. The residual is not changed before that.
 //
 // Cost    2(G-1) alpha + (n(G-1)/G + 2k) beta inside a node, f32 whatever values= says,
 //         and between nodes that of the inner collective for P/G ranks, n/G and k/G.
 // Bound   between nodes a rank sends what the inner collective may for k' / G, where k'
 //         is k rounded up to a multiple of G; with knot at most 4k'/G words.
-// Owes    what the inner collective leaves owed, in the shard's owner.
+// Keeps   in the residual of a shard's owner what the inner collective leaves there.
 // Paper   Shi et al., "Towards Scalable Distributed Training of Deep Learning on Public
 //         Cloud Clusters" (HiTopKComm), MLSys 2021.
 // Departs Any collective may run between the nodes; theirs gathers all selections. Residuals
@@ -159,7 +159,7 @@ class Hierarchical final : public Collective {
   static Grid find_grid(const Transport& link, Params& params) {
     const auto size = static_cast<int>(params.integer(
         "group", 0, 0, 1 << 16, "ranks in a node; 0 asks the transport which share one"));
-    // Alone any size will do: parameters are checked by one rank before a job starts.
+    // For one rank any size is right: parameters are checked by one before a job starts.
     const bool asked = size != 0 && link.size() > 1;
     return grid_of(asked ? nodes_of(link.size(), size) : nodes_on_hosts(link),
                    link.rank());
@@ -167,8 +167,8 @@ class Hierarchical final : public Collective {
 
   // The inner collective reads its parameters out of ours.
   std::unique_ptr<Collective> make_inner(Compressor& compressor, Params& params) const {
-    const std::string name =
-        params.text("inner", "knot", "the collective between nodes; it has the rest");
+    const std::string name = params.text(
+        "inner", "knot", "the collective between nodes; it gets the other parameters");
     std::vector<std::string> names;
     for (const CollectiveEntry& entry : collectives()) {
       if (entry.name == "hierarchical") continue;
@@ -254,7 +254,7 @@ class Hierarchical final : public Collective {
     std::ranges::copy(shard_, part_of(residual, own()).begin());
   }
 
-  // Outside its shard a rank owes nothing any more, so what is in the sum counts as settled.
+  // Outside its shard a rank's residual is zero now, so what is in the sum counts as settled.
   Reduced write(const Reduced& reduced, std::span<const float> grad,
                 std::span<float> sum) {
     clear_sum(grad, sum);

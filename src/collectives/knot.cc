@@ -12,7 +12,7 @@
 //   share      the survivors, round a ring
 //   settle     take out of the residual what was sent and survived, and write the sum
 //
-// What it mends in Ok-Topk. There is no threshold that drifts between re-evaluations, no
+// What it improves on in Ok-Topk. There is no threshold that drifts between re-evaluations, no
 // step that gathers the whole union, no cold start, no region cut that must be agreed on
 // again and no extra balancing move; and indices are coded.
 //
@@ -37,11 +37,11 @@
 //           and in a ring no rank sends any block twice, so none sends more than k pairs.
 //         Each is 2k words. On average over the ranks the first is k(P-1)/P pairs when
 //         the ownership is balanced, the second is always k(P-1)/P. The cap is the cut
-//         to k; what it leaves out stays owed. The log schedule has no such bound and is
-//         taken by itself only where the headers outweigh the pairs.
-// Owes    what it did not select, did not send, or what did not survive; with rounded
-//         values the sender owes the error of what it sent, and the owner the error of
-//         the sum.
+//         to k; what it leaves out stays in the residual. The log schedule has no such
+//         bound and is taken by schedule=auto only where headers outweigh the pairs.
+// Keeps   in the residual what it did not select, did not send, or what did not survive;
+//         with rounded values the sender keeps the error of what it sent, and the owner
+//         the error of the sum.
 // Paper   none yet: docs/knot.md has the reasoning. Ancestors: Li and Hoefler,
 //         "Near-Optimal Sparse Allreduce", PPoPP 2022 (split, reduce, gather), and
 //         Renggli et al., "SparCML", SC 2019.
@@ -113,10 +113,8 @@ class Knot final : public Collective {
   Knot(Transport& link, Compressor& compressor, Params& params)
       : channel_(link, "knot", params),
         compressor_(compressor),
-        schedule_(
-            params.choice("schedule", {"auto", "direct", "log"},
-                          "P-1 messages a phase, or log P packets; auto takes log where "
-                          "headers outweigh pairs")),
+        schedule_(params.choice("schedule", {"auto", "direct", "log"},
+                                "P-1 messages a phase, or log P packets; auto: by k")),
         survive_(
             params.number("survive", 0, 0, 1,
                           "send less until this share of it survives; 0 sends all k")) {}

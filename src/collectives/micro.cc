@@ -6,18 +6,19 @@
 //   agree   on exactly k positions in all (exclusive_select.h)
 //   share   the positions, round a ring
 //   sum     everyone's values there, in rank order
-//   pay     the residual there, on every rank, and write the sum
+//   settle  clear the residual there, on every rank, and write the sum
 //
 // exdyna without its moving parts: on step t rank r looks at part (t + r) mod P of the
 // vector, cut evenly. Where large gradients sit together one message is longer than the
-// others; the bound does not mind.
+// others; the bound holds all the same.
 //
 // Cost    as exdyna: (3(P-1) + 2 ceil(log2 P)) alpha + 3k(P-1)/P beta on average, beta
 //         per 32-bit word, before coding, and the counters of the agreement.
 // Bound   as exdyna: the busiest rank sends at most k' + 2k'(P-1)/P words, k' = k rounded
 //         up to a multiple of P, on any input and every step, agreement and headers
-//         apart. The cap is the agreement's cut to k; what it leaves out stays owed.
-// Owes    what was not agreed on, and what rounding took off.
+//         apart. The cap is the agreement's cut to k; what it leaves out stays in the
+//         residual.
+// Keeps   in the residual what was not agreed on, and what rounding took off.
 // Paper   Yoon and Oh, "MiCRO: Near-Zero Cost Gradient Sparsification for Scaling and
 //         Accelerating Distributed DNN Training", HiPC 2023.
 // Departs as exdyna: exactly k from the first step on, where the published threshold

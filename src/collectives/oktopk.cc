@@ -17,10 +17,11 @@
 // Bound   the busiest rank sends at most 6k words, on any input, agreement and headers
 //         apart: split at most k pairs, since the selection is cut to the k largest;
 //         balance and share at most k pairs each, since over all ranks at most k are
-//         chosen. The caps are those two cuts; what they leave out stays owed.
-// Owes    what was not selected, and what was selected but not chosen (the intersection
-//         rule: every selected value reached its owner, so what is in both sets is spent,
-//         and only that); with rounded values whoever coded a message owes its error.
+//         chosen. The caps are those two cuts; what they leave out stays in the residual.
+// Keeps   in the residual what was not selected, and what was selected but not chosen (the
+//         intersection rule: every selected value reached its owner, so what is in both
+//         sets is settled, and only that); with rounded values the rank that coded a
+//         message keeps its error.
 // Paper   Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning",
 //         PPoPP 2022.
 // Departs - The exact global threshold comes from counts (global_topk.h), not from

@@ -7,7 +7,7 @@
 //             adds its own share first and keeps the kb largest
 //   across    teams, where there are some, do the same again, block by block
 //   gather    the blocks, in ceil(log2 P) rounds (Bruck)
-//   settle    clear what was passed on and is in the sum, take back what was dropped here
+//   settle    clear what was passed on and is in the sum, add what was dropped here
 //
 // Spar-Reduce-Scatter, for any number P of ranks: the gaps are the powers of two below P,
 // falling. In the round of a gap, rank r sends the blocks r + gap, r + gap + 1, ... (all
@@ -16,12 +16,12 @@
 // everything that was sent of block r: each rank's part exactly once, having sent P - 1
 // blocks itself.
 //
-// A block is added to as a sparse vector. At a position that came in, what this rank owes
-// there is added even if it had not been selected: the position travels anyway.
+// A block is added to as a sparse vector. At a position that came in, this rank adds its
+// residual even if it had not selected it: the position travels anyway.
 //
-// Residual collection. At a position that is not in the sum every rank still owes what it
-// did; at one that is, whoever handed in its share owes it no longer, and what was
-// dropped on the way, or rounded off, is owed by the rank that did so.
+// Residual collection. At a position that is not in the sum every rank keeps its residual. At
+// one that is, a rank that handed in its share clears it, and a rank that dropped a part on
+// the way, or rounded it off, adds that part to its own residual.
 //
 // Teams (teams=d). d teams of m = P/d neighbouring ranks each scatter and gather among
 // themselves; in between, the d ranks that own the same block in their teams sum it up:
@@ -30,7 +30,7 @@
 //       steered between kb/d and kb so that the sum has about kb: it grows or shrinks by
 //       a stride that doubles while the direction stays and halves when it turns. Ranks
 //       may differ in h; nothing relies on it.
-// What such ranks drop alike the one of the lowest team owes.
+// What such ranks drop alike, the one of the lowest team keeps.
 //
 // Cost    2 ceil(log2 P) alpha + 4k(P-1)/P beta, beta per 32-bit word, before coding.
 //         With d teams (2 ceil(log2 m) + ceil(log2 d)) alpha + 4k(m-1)/m beta, and
@@ -39,9 +39,9 @@
 //         in packets apart, with k' the next multiple of P from k on: in either phase it
 //         sends P - 1 blocks, and each has been cut to kb = ceil(k/P) pairs. With teams
 //         kb = ceil(k/m): 4kb(m-1) words, and 2kb log2 d or 2kb(d-1) more. The cap is
-//         the quota kb; what it leaves out stays owed.
-// Owes    what was not passed on, or is not in the sum; of what is, what this rank
-//         dropped and the rounding errors of what it sent.
+//         the quota kb; what it leaves out stays in a residual.
+// Keeps   in the residual what was not passed on, or is not in the sum; of what is, what
+//         this rank dropped and the rounding errors of what it sent.
 // Paper   Zhao et al., "SparDL: Distributed Deep Learning Training with Efficient Sparse
 //         Communication", ICDE 2024.
 // Departs - Candidates come from one selection over the whole vector, not from a dense
@@ -50,9 +50,9 @@
 //           even load fill their quota; those with fewer candidates send fewer.
 //         - A block's quota is ceil(k/P), the same for all; published, the block's length
 //           times the density, rounded down, which may be none at all.
-//         - All blocks of a round travel in one packet; the published code pays three
+//         - All blocks of a round travel in one packet; the published code sends three
 //           messages a block, 3(P-1) instead of ceil(log2 P).
-//         - What was dropped across teams is owed by one rank, whole, instead of by each
+//         - What was dropped across teams is kept by one rank, whole, instead of by each
 //           member of a team in part: a division that is not exact would lose some.
 //         - Any k and n, less than P among them; a number of teams that does not divide P
 //           is refused, where the published code leaves ranks out.
@@ -157,9 +157,7 @@ class SparDL final : public Collective {
   static bool read_doubling(Params& params, int teams) {
     const std::string across =
         params.choice("sag", {"auto", "r", "b"},
-                      "how teams are summed up: recursive doubling, which needs a power "
-                      "of two of them, "
-                      "or Bruck; auto takes the first where it can");
+                      "sums teams by recursive doubling (2^i teams) or Bruck");
     const bool even = std::has_single_bit(static_cast<unsigned>(teams));
     if (across == "r" && !even)
       throw ConfigError("spardl: sag=r needs a power of two of teams, not " +
@@ -281,7 +279,7 @@ class SparDL final : public Collective {
     add_up(gifts_, own);
     channel_.report_unless_finite(own.value);
     giving_.correct(own.size(), quota_);
-    // What falls out here is not in the sum, so everyone still owes its own share of it.
+    // What falls out here is not in the sum, so every rank keeps its own share of it.
     core::keep_largest(own, quota_);
   }
 

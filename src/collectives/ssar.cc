@@ -5,17 +5,17 @@
 //   select   about k coordinates of the residual
 //   fold     the ranks above the largest power of two hand theirs to one below
 //   double   log2 P times: swap what is held with the rank across, and add
-//   return   what came of it to the ranks that had folded
+//   return   the sum to the ranks that had folded
 //   settle   take what was sent out of the residual, and write the sum
 //
 // Both sides of a swap add the same two sets, and a + b is b + a to the last bit, so both
 // hold the same; after i rounds that is true of all 2^i ranks that have been in contact.
 //
-// Rounding. A rank goes on with its own set as the other side reads it, else the two
-// would differ. After i rounds 2^i ranks code the same set, and all make the same error;
-// what is missing, it is missing once, so the lowest of them alone owes it. The result is
-// coded once more when some rank is still to be told: then everyone takes it as those
-// ranks read it, and rank 0 owes the error.
+// Rounding. A rank replaces its own set with what the other side reads of it, else the two
+// would differ. After i rounds 2^i ranks code the same set, and all make the same error. It
+// is missing from the sum once, so only the lowest of them keeps it. The sum is coded once
+// more when there are ranks to return it to: then every rank takes it as those read it, and
+// rank 0 keeps the error.
 //
 // Cost    log2 P alpha, two more where P is not a power of two; between 2k log2 P beta,
 //         when all select the same, and 2k(P-1) beta; beta per 32-bit word, before
@@ -25,8 +25,8 @@
 //         selections. Otherwise up to twice as many meet in a round, and the result is
 //         sent once more: below 6kP. No message is longer than the vector (see
 //         dense_switch.h), so n words a message are a bound as well.
-// Owes    what was not selected, nothing else, with f32 values; with rounded ones the
-//         errors above.
+// Keeps   in the residual what was not selected, nothing else, with f32 values; with
+//         rounded ones the errors above.
 // Paper   Renggli et al., "SparCML: High-Performance Sparse Communication for Machine
 //         Learning", SC 2019 (SSAR_Recursive_double).
 // Departs - The published fold pairs neighbours; ours folds rank r onto r - 2^q. It is as
@@ -113,7 +113,7 @@ class Ssar final : public Collective {
     channel_.flush();
   }
 
-  // Codes what is held and goes on with it as the reader will have it.
+  // Codes what is held, and replaces it with what the reader will have.
   void code_held(int to, bool keeps_error) {
     const bool dense = switch_.code(channel_, held_, region_, to, sent_, error_);
     if (keeps_error && !error_.empty()) errors_.push_back({held_.index, error_});
@@ -164,7 +164,7 @@ class Ssar final : public Collective {
   Message sent_;
   Message received_;
   std::vector<float> error_;
-  std::vector<Sparse> errors_;  // errors of what was sent that are this rank's to keep
+  std::vector<Sparse> errors_;  // of what was sent, where this rank keeps them
 };
 
 }  // namespace

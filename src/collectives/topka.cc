@@ -10,17 +10,17 @@
 //
 // Cost    (P-1) alpha + 2k(P-1) beta a rank, beta per 32-bit word, before coding. The
 //         volume grows with P, and so does the sum: up to kP coordinates. To be beaten.
-// Owes    what was not selected, what was not kept when reselecting, and what rounding
-//         took off the values that were.
+// Keeps   in the residual what was not selected, what was not kept when reselecting, and
+//         what rounding took off the values that were.
 // Bound   the busiest rank sends exactly the other ranks' selections but one: 2k(P-1)
 //         words when the compressor gives k. No cap is needed.
 // Paper   Aji and Heafield, "Sparse Communication for Distributed Gradient Descent",
 //         EMNLP 2017; "TopkA" in Li and Hoefler, PPoPP 2022.
-// Departs One message carries positions and values, where the published code pays two
+// Departs One message carries positions and values, where the published code calls two
 //         collectives; and selections of unequal length, empty ones among them, are
 //         legal. reselect=1 is the published code's topkA2, which keeps min(k, union) of
 //         the sums. They are complete here, unlike gTop-k's, so that what is both mine
-//         and kept is spent, and only that (the intersection rule).
+//         and kept is settled, and only that (the intersection rule).
 
 #include <memory>
 #include <vector>
@@ -41,8 +41,9 @@ class TopkA final : public Collective {
   TopkA(Transport& link, Compressor& compressor, Params& params)
       : channel_(link, "topka", params),
         compressor_(compressor),
-        reselect_(params.flag("reselect", false,
-                              "keep the k largest of the sum and owe the rest")) {}
+        reselect_(params.flag(
+            "reselect", false,
+            "keep the k largest of the sum; the rest stays in the residuals")) {}
 
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {

@@ -12,8 +12,8 @@
 // Ownership. Contiguous regions are the published ones. Gradients are skewed, a layer
 // here outweighs a layer there, so one owner may get nearly all of the pairs; with
 // owner=strided coordinate i belongs to rank i mod P, at position i / P, which balances
-// every skew that is not itself periodic in P, without a word and without state. That
-// is what Zen's hashing buys, but in order, so that positions code as well as before.
+// every skew that is not itself periodic in P, without messages and without state. Zen's
+// hashing does that too; this keeps the order, so that positions code as well as before.
 //
 // The switch. A region of m coordinates of which u are in the sum takes 2u words as pairs
 // and m dense, so dense is shorter from u = m/2 on, for each owner by itself. With coded
@@ -28,8 +28,9 @@
 //         - split: no more pairs than it selected;
 //         - share: in a ring no block is sent twice, and no block is longer than its
 //           pairs or than its region. This switch is the cap that makes it a theorem.
-// Owes    what was not selected, nothing else, with f32 values. With rounded ones the
-//         sender owes the error of what it sent, and the owner that of its sums.
+// Keeps   in the residual what was not selected, nothing else, with f32 values. With
+//         rounded ones the sender keeps the error of what it sent, and the owner that of
+//         its sums.
 // Paper   Renggli et al., "SparCML: High-Performance Sparse Communication for Machine
 //         Learning", SC 2019 (SSAR and DSAR split-allgather); "TopkDSA" in Li and
 //         Hoefler, PPoPP 2022.
@@ -109,8 +110,8 @@ class TopkDsa final : public Collective {
       : channel_(link, "topkdsa", params),
         compressor_(compressor),
         strided_(params.choice("owner", {"contiguous", "strided"},
-                               "equal regions, or every P-th coordinate, which balances "
-                               "skewed gradients") == "strided") {}
+                               "equal regions, or every P-th coordinate, against skew") ==
+                 "strided") {}
 
   Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {

@@ -46,8 +46,7 @@ class AdTopK final : public Compressor {
   AdTopK(const Layout& layout, Params& params)
       : rows_(layout),
         interleave_(params.flag("interleave", true,
-                                "take turns: rows on the even steps, global top-k on the "
-                                "odd; 0 is rows always")) {}
+                                "rows on even steps, global top-k on odd; 0: rows")) {}
 
   bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {

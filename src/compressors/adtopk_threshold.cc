@@ -53,12 +53,10 @@ class AdTopKThreshold final : public Compressor {
   AdTopKThreshold(const Layout& layout, Params& params)
       : rows_(layout),
         interleave_(params.flag("interleave", true,
-                                "take turns: rows on the even steps, global top-k on the "
-                                "odd; 0 is global until the last quarter")),
+                                "rows on even steps; 0: not before the last quarter")),
         warm_(params.integer("warm", 15, 1, 1'000'000, "exact steps at the start")),
         run_(params.integer("steps", 0, 0, 1'000'000'000,
-                            "length of the run, whose last quarter goes over rows only, "
-                            "once the threshold is steady; 0: not known")),
+                            "of the run, whose last quarter is over rows; 0: unknown")),
         tau_(params.integer("tau", 5, kShortestTau, kLongestTau,
                             "steps from one exact step to the next, at first")) {}
 

@@ -18,7 +18,7 @@
 //          GPU Clusters: ImageNet/AlexNet Training in 1.5 Minutes", 2019 (coarse-grained
 //          sparse communication).
 // Departs  There the sums are first added up over all ranks, so that all keep the same
-//          blocks. That is a word between ranks, which a compressor has no channel for:
+//          blocks. That takes messages, and a compressor has no channel:
 //          here every rank keeps its own, and the collective merges them. Its correction of
 //          momentum is the memory dgc, its dense start the schedule dense: name them.
 

@@ -54,8 +54,7 @@ class Dgc final : public Compressor {
       : sample_ratio_(params.number("sample", 0.01, 0.0001, 1,
                                     "the part of all coordinates that is sampled")),
         spare_(params.number("spare", 3, 0, 100,
-                             "how far the threshold is set low, in standard deviations "
-                             "of the sample's count")),
+                             "how low the threshold is, in deviations of the count")),
         lower_(params.number("lower", 0.8, 0, 1,
                              "fewer than this times k are not accepted")),
         seed_(static_cast<std::uint64_t>(params.integer(

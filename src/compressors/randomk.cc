@@ -2,9 +2,9 @@
 //
 // randomk: k coordinates at random, the same on every rank.
 //
-// The ranks share a seed and count steps, so they agree on the set without a word, and
-// the set does not grow with the number of ranks as everyone's own top-k does. It pays
-// no heed to what is large: it is the baseline that shows what selection is worth.
+// The ranks share a seed and count steps, so they agree on the set without messages, and
+// the set does not grow with the number of ranks as everyone's own top-k does. It ignores
+// magnitudes: it is the baseline that shows what selection is worth.
 //
 // The circle of n positions is turned by a random angle and cut into k nearly equal arcs;
 // each gives one position, evenly drawn. They are distinct and in order without sorting,

@@ -43,8 +43,8 @@ class RedSync final : public Compressor {
   explicit RedSync(Params& params)
       : trimmed_(
             params.choice("method", {"binary", "trimmed"},
-                          "search for a threshold that k to 2k reach, or take exactly "
-                          "the k largest") == "trimmed") {}
+                          "a threshold that k to 2k reach, or exactly the k largest") ==
+            "trimmed") {}
 
   bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {

@@ -12,7 +12,7 @@
 // Paper    Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud
 //          Computing", Interspeech 2015.
 // Departs  There only a sign is sent of what reaches the threshold, as plus or minus the
-//          threshold itself, and the rest of it stays owed; here the value is sent. Another
+//          threshold itself, and the rest stays in the residual; here the value is sent. Another
 //          published code takes 1 / (2 sqrt k) for every gradient; that is value= here.
 
 #include <limits>

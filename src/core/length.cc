@@ -7,9 +7,9 @@ namespace topknot {
 void check_length(std::uint64_t coordinates) {
   if (coordinates <= kMostCoordinates) return;
   throw ConfigError("A vector of " + std::to_string(coordinates) +
-                    " coordinates cannot be reduced as one, because positions have 32 "
-                    "bits; cut it into buckets of at most " +
-                    std::to_string(kMostCoordinates) + ".");
+                    " coordinates is too long for positions of 32 bits; " +
+                    "cut it into buckets of at most " + std::to_string(kMostCoordinates) +
+                    ".");
 }
 
 }  // namespace topknot

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random numbers by counter: the i-th number of a seed is a pure function of both, the
-// same on every machine, so ranks that share a seed agree without a word and nothing
+// same on every machine, so ranks that share a seed agree without messages and nothing
 // needs saving but the counter.
 #pragma once
 

@@ -77,9 +77,9 @@ HWY_INLINE std::uint64_t bits_of(BitsTag d, Mask mask) {
   return bits;
 }
 
-// Folds 64 coordinates and leaves their old values in `grad`; bit i of `word` says that the i-th reached the floor. `below` is
-// the largest magnitude that does not. Returns how many were folded before the first
-// group with a sum that is not finite.
+// Folds 64 coordinates and leaves their old values in `grad`; bit i of `word` says that the
+// i-th reached the floor. `below` is the largest magnitude that does not. Returns how many
+// were folded before the first group with a nonfinite sum.
 template <bool kFold>
 HWY_INLINE std::size_t fold_word(float* residual, float* grad, BitsVec below,
                                  std::uint64_t& word) {

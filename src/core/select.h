@@ -14,13 +14,13 @@
 
 namespace topknot::core {
 
-/// residual[i] += grad[i], while grad[i] becomes what residual[i] was: the gradient is used up, and its
-/// memory can take the fold back exactly. Returns false when a sum is not finite; then `residual`
-/// is as before, bit for bit, and the content of `grad` is unspecified. Both are equally long,
-/// or `grad` is empty and nothing is added; they do not overlap.
+/// residual[i] += grad[i], while grad[i] becomes what residual[i] was: the gradient is used up,
+/// and undo_fold() can undo the fold exactly. Returns false when a sum is nonfinite; then
+/// `residual` is as before, bit for bit, and the content of `grad` is unspecified. Both are
+/// equally long, or `grad` is empty and nothing is added; they do not overlap.
 [[nodiscard]] bool fold(std::span<float> residual, std::span<float> grad);
 
-/// Takes back a fold that went through, bit for bit: `grad` is as the fold left it.
+/// Undoes a fold that went through, bit for bit: `grad` is as the fold left it.
 void undo_fold(std::span<float> residual, std::span<const float> grad);
 
 /// Folds and, in the same sweep, replaces `out` with all coordinates whose magnitude is

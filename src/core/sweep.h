@@ -45,11 +45,11 @@ struct BlockHits {
   }
 };
 
-/// Adds the block of `grad` that begins at `first` to that of `residual`, leaving in `grad` what
-/// `residual` was (an empty `grad` adds nothing), and replaces `hits` with its coordinates of magnitude_bits() >= `floor`,
-/// which is at most kInfinityBits. Stops in front of the first sum that is not finite and
-/// returns how many coordinates were folded: the block's length when all were. Throws
-/// ContractError when `grad` is neither empty nor as long as `residual`.
+/// Adds the block of `grad` that begins at `first` to that of `residual`, leaving in `grad`
+/// what `residual` was (an empty `grad` adds nothing), and replaces `hits` with its coordinates
+/// of magnitude_bits() >= `floor`, which is at most kInfinityBits. Stops in front of the first
+/// nonfinite sum and returns how many coordinates were folded: the block's length when all
+/// were. Throws ContractError when `grad` is neither empty nor as long as `residual`.
 [[nodiscard]] std::size_t sweep_block(std::span<float> residual, std::span<float> grad,
                                       std::size_t first, std::uint32_t floor,
                                       BlockHits& hits);
@@ -58,8 +58,7 @@ struct BlockHits {
 void undo_fold(std::span<float> residual, std::span<const float> grad);
 
 /// Sweeps all of `residual`, block by block. `take(hits, floor)` gets each block's hits and
-/// says the floor of the next. When a sum is not finite, takes back what was folded and
-/// returns false.
+/// says the floor of the next. When a sum is nonfinite, undoes the fold and returns false.
 template <typename Take>
 [[nodiscard]] bool sweep(std::span<float> residual, std::span<float> grad,
                          std::uint32_t floor, Take take) {

@@ -39,10 +39,8 @@ struct ThresholdReuse {
                                            "whose constants correct the thresholds"));
     made.tau_prime = params.integer("tau_prime", made.tau_prime, 1, 1 << 20,
                                     "steps between exact thresholds");
-    made.faithful =
-        params.flag("faithful", false,
-                    "as published: thresholds are found every tau_prime steps "
-                    "from the start, and nothing bounds a count");
+    made.faithful = params.flag("faithful", false,
+                                "as published: a fixed period from the start, no bounds");
     return made;
   }
 

@@ -54,8 +54,8 @@ class Adam final : public Memory {
         masking_(params.flag("masking", true,
                              "set the mean to zero where the residual was settled")),
         gain_(params.choice("gain", {"sqrt", "none"},
-                            "what makes up for the noise of one rank's squares: the "
-                            "square root of the number of ranks, or nothing") == "sqrt"),
+                            "factor for the noise of one rank: sqrt(ranks), or 1") ==
+              "sqrt"),
         mean_(layout.size()),
         square_(layout.size()),
         residual_(layout.size()) {}

@@ -19,7 +19,8 @@
 // u is kept with the next u beside it (first_moment.h), so that a step that is not finite
 // leaves it alone: u, the next u and v are 12 bytes a coordinate. For the same
 // reason a step that went through here and is refused because of another bucket leaves u as
-// it was, bit for bit; what it added to v stays there, as with every memory that owes.
+// it was, bit for bit; what it added to v stays there, as with every memory that keeps a
+// residual.
 //
 // clip is this rank's own threshold on the norm of its gradient in the bucket. The paper
 // has the global threshold divided by the square root of the number of ranks; a memory
@@ -35,7 +36,7 @@
 //         and two of its forms return nothing. The optimizer keeps a momentum for
 //         weight decay alone, as the published one does (sgd:momentum_of=decay). With 16-bit
 //         values the published code clears the residual and then rounds, so the rounding error
-//         is lost: here the collective owes it.
+//         is lost: here the collective keeps it.
 
 #include <cmath>
 #include <limits>
@@ -102,7 +103,7 @@ class Dgc final : public Memory {
     }
   }
 
-  // A norm that is not finite scales nothing: the collective finds out why.
+  // A nonfinite norm scales nothing: the collective finds the value.
   float clipping(std::span<const float> grad) const {
     if (clip_ == 0) return 1;
     const double norm = std::sqrt(core::moments(grad).sum_square);

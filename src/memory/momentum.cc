@@ -5,7 +5,7 @@
 //
 // An optimizer behind the exchange sees rare lumps: a coordinate that is sent once in a
 // hundred steps arrives as the sum of a hundred gradients, and momentum then carries it on
-// for ten more steps in an old direction, while the ranks go on collecting. Here the
+// for ten more steps in an old direction, while the ranks collect more. Here the
 // momentum comes before the residual, the learning rate of its own step is inside it, and
 // the mean that the ranks agree on is subtracted from the weights as it is:
 //

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// residual: owes what was not sent and adds it to the next gradient. This is error
+// residual: keeps what was not sent and adds it to the next gradient. This is error
 // feedback: every coordinate is applied in the end, only later, and that is what makes
 // sending one in a hundred converge.
 //
 // decay < 1 forgets a part of the residual with every step that goes through, as SparseLoCo
-// does (0.95 there). A step that is not finite leaves the residual alone. Whether it goes through
-// is known only when all buckets are reduced, so the residual decays when it is next asked for.
+// does (0.95 there). A nonfinite step leaves the residual alone. Whether a step goes through
+// is known only when all buckets are reduced, so the residual decays when it is next read.
 //
 // lr=inside has the residual in units of learning rate times gradient, as in Ok-Topk's
-// Algorithm 2: what is settled late is settled at the rate at which it fell due. The residual
-// itself stays in units of the gradient, which is what the others hand in and take out;
-// so when the rate changes from a to b, it is multiplied by a / b before the step. A rate
-// of 0 pays nothing and changes nothing. lr=outside applies whatever rate the day has.
+// Algorithm 2: what is sent late is applied at the learning rate in effect when it was added.
+// The stored residual stays in units of the gradient, as collectives expect; so when the rate
+// changes from a to b, it is multiplied by a / b before the step. A rate of 0 applies nothing
+// and changes nothing. lr=outside applies the rate of the step that sends.
 //
 // Cost    nothing; a pass over the residual for each step with decay, and for each step on
 //         which the rate has changed with lr=inside.
@@ -32,9 +32,11 @@ class Residual final : public Memory {
   Residual(const Layout& layout, Params& params)
       : decay_(static_cast<float>(params.number(
             "decay", 1, 0, 1, "what is left of the residual after each step"))),
-        inside_(params.choice("lr", {"outside", "inside"},
-                              "whether the residual is owed at the rate of its day") ==
-                "inside"),
+        inside_(
+            params.choice(
+                "lr", {"outside", "inside"},
+                "scale the residual by the learning rate in effect when it was added") ==
+            "inside"),
         residual_(layout.size()) {}
 
   void before(std::span<float>, const LocalStep& step) override {
@@ -71,7 +73,7 @@ class Residual final : public Memory {
   }
 
   void scale(float factor) {
-    for (float& owed : residual_) owed *= factor;
+    for (float& x : residual_) x *= factor;
   }
 
   const float decay_;

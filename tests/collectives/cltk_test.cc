@@ -21,10 +21,10 @@ TEST(CltK, LetsTheRanksLeadInTurn) {
     for (std::size_t s = 0; s < steps.size(); ++s) {
       const Outcome& step = steps[s];
       const std::size_t leader = s % static_cast<std::size_t>(ranks);
-      EXPECT_EQ(step.index, places_of_largest(step.owed[leader], 20)) << "step " << s;
+      EXPECT_EQ(step.index, places_of_largest(step.folded[leader], 20)) << "step " << s;
       for (const std::uint32_t i : step.index) {
         float sum = 0;  // in rank order
-        for (const std::vector<float>& owed : step.owed) sum += owed[i];
+        for (const std::vector<float>& one : step.folded) sum += one[i];
         EXPECT_EQ(step.sum[i], sum) << "step " << s << " at " << i;
       }
     }

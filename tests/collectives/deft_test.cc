@@ -122,7 +122,7 @@ TEST(Deft, LetsOneRankJudgeEachLayer) {
       int judges = 0;
       for (std::size_t rank = 0; rank < 4; ++rank) {
         if (chosen !=
-            largest(step.owed[rank], cuts[piece], cuts[piece + 1], chosen.size()))
+            largest(step.folded[rank], cuts[piece], cuts[piece + 1], chosen.size()))
           continue;
         ++judges;
         ++judged[rank];

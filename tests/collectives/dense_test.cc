@@ -30,7 +30,7 @@ TEST(Dense, LosesNothingInSegmentsOfAnyLength) {
 }
 
 // Without a residual the segments are read as they come.
-TEST(Dense, GivesTheSameBitsWithoutADebtAndInOneSegmentOrMany) {
+TEST(Dense, GivesTheSameBitsWithoutAResidualAndInOneSegmentOrMany) {
   const std::size_t n = 1003;
   const Case c{.collective = "dense", .n = n, .k = n, .data = Data::random};
   for (const int ranks : {2, 3, 4})

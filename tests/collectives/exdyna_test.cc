@@ -125,7 +125,7 @@ TEST(ExDyna, FindsTheLargestOfAllThatTheRanksJudge) {
       for (std::size_t rank = 0; rank < 3; ++rank) {
         const std::size_t part = (s + rank) % 3;
         for (std::uint64_t i = cut[part]; i < cut[part + 1]; ++i)
-          magnitude[i] = std::abs(steps[s].owed[rank][i]);
+          magnitude[i] = std::abs(steps[s].folded[rank][i]);
       }
       std::vector<float> sorted = magnitude;
       std::sort(sorted.begin(), sorted.end(), std::greater<>());

@@ -18,14 +18,14 @@ TEST(GTopk, KeepsTheLawOnAnyNumberOfRanks) {
     for (const int ranks : {16, 33}) hold_to_the_law(schedule, ranks);
 }
 
-TEST(GTopk, OwesWhatRoundingTakesOff) {
+TEST(GTopk, KeepsWhatRoundingTakesOff) {
   for (const std::string& schedule : kSchedules)
     for (const int ranks : {3, 4, 7, 16, 33})
       for (const char* values : {",values=bf16", ",values=i8"})
         hold_to_the_law(schedule + values, ranks);
 }
 
-TEST(GTopk, OwesWhatTwoBitsTakeOff) {
+TEST(GTopk, KeepsWhatTwoBitsTakeOff) {
   for (const std::string& schedule : kSchedules)
     for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33})
       hold_to_the_law_with_2_bits(schedule + ",values=i2", ranks);
@@ -108,13 +108,13 @@ double lost_share(const std::string& collective, int ranks) {
     const auto compressor = make_compressor(Spec::parse("topk"), layout);
     const auto made = make_collective(Spec::parse(collective), link, *compressor, layout);
     const Case c{.collective = collective, .n = n, .k = k};
-    const std::vector<float> owed = gradient(c, link.rank(), 0);
-    std::vector<float> residual = owed;
+    const std::vector<float> before = gradient(c, link.rank(), 0);
+    std::vector<float> residual = before;
     std::vector<float> sum(n);
     made->reduce(residual, {}, k, sum);
     const std::scoped_lock lock(mutex);
     for (std::size_t i = 0; i < n; ++i) {
-      balance[i] += owed[i] - residual[i] - (link.rank() == 0 ? sum[i] : 0);
+      balance[i] += before[i] - residual[i] - (link.rank() == 0 ? sum[i] : 0);
       if (link.rank() == 0) sent += std::abs(sum[i]);
     }
   });

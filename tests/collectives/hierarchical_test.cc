@@ -186,7 +186,7 @@ TEST(Hierarchical, AppliesAStepOnAllRanksOrOnNone) {
 }
 
 // Finite in every node, but not between the nodes, and in one column alone.
-TEST(Hierarchical, TakesBackTheOtherShardsWhenOneOverflows) {
+TEST(Hierarchical, UndoesTheOtherShardsWhenOneOverflows) {
   for (const Shape& shape : {Shape{4, 2}, {6, 2}, {6, 3}, {9, 3}})
     for (const std::size_t where : kSpoilt)
       spoil(shape, 10, [&](int rank, std::vector<float>& grad) {

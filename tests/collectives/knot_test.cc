@@ -31,19 +31,19 @@ struct Expected {
   std::vector<std::vector<float>> residual;  // by rank
 };
 
-/// What a step must come to, when rank r sends the `wanted[r]` largest of what it owes.
+/// The outcome of a step in which rank r sends the `wanted[r]` largest of residual + gradient.
 /// Of equal sums the one with the lower owner is larger, then the one at the lower place.
 Expected oracle(const Outcome& step, std::size_t number, std::size_t k,
                 const std::vector<std::size_t>& wanted) {
   const std::size_t n = step.sum.size();
-  const std::size_t ranks = step.owed.size();
-  Expected expected{{}, std::vector<float>(n), {}, step.owed};
+  const std::size_t ranks = step.folded.size();
+  Expected expected{{}, std::vector<float>(n), {}, step.folded};
   std::vector<float> total(n);
   std::set<std::uint32_t> reached;
   std::vector<Places> sent;
   for (std::size_t r = 0; r < ranks; ++r) {
-    sent.push_back(places_of_largest(step.owed[r], wanted[r]));
-    for (const std::uint32_t i : sent[r]) total[i] += step.owed[r][i];
+    sent.push_back(places_of_largest(step.folded[r], wanted[r]));
+    for (const std::uint32_t i : sent[r]) total[i] += step.folded[r][i];
     reached.insert(sent[r].begin(), sent[r].end());
   }
   expected.index.assign(reached.begin(), reached.end());

@@ -30,7 +30,8 @@ TEST(Micro, JudgesEachPartByOneRankInTurn) {
   Places all_but_the_last(39);
   std::iota(all_but_the_last.begin(), all_but_the_last.end(), 0U);
   EXPECT_EQ(steps[0].index, all_but_the_last);
-  EXPECT_EQ(steps[0].sum[5], 103);  // what everyone owes there, not only who judges
+  EXPECT_EQ(steps[0].sum[5],
+            103);  // the residuals of all ranks, not only of the one that judges
 
   // With a k of ten and rank 0's part alone large, it is found when rank 0 judges it.
   const auto found = train({.collective = "micro",
@@ -47,7 +48,7 @@ TEST(Micro, JudgesEachPartByOneRankInTurn) {
 }
 
 TEST(Micro, CutsThePartsEvenly) {
-  // Seven coordinates for three ranks: 3, 2, 2. Only the judge owes something.
+  // Seven coordinates for three ranks: 3, 2, 2. Only the rank that judges has a residual.
   for (int step = 0; step < 6; ++step) {
     const auto steps = train({.collective = "micro",
                               .layout = Layout::flat(7),

@@ -55,9 +55,9 @@ struct Held {
 Held held_on(const Outcome& step, std::size_t k) {
   Held held{std::vector<float>(step.sum.size()), {}};
   std::set<std::uint32_t> reached;
-  for (const std::vector<float>& owed : step.owed)
-    for (const std::uint32_t i : places_of_largest(owed, k)) {
-      held.sum[i] += owed[i];
+  for (const std::vector<float>& one : step.folded)
+    for (const std::uint32_t i : places_of_largest(one, k)) {
+      held.sum[i] += one[i];
       reached.insert(i);
     }
   held.reached.assign(reached.begin(), reached.end());
@@ -69,18 +69,18 @@ float threshold(const State& state) {
 }
 const Table& cuts(const State& state) { return state.tables.at("cuts"); }
 
-/// That the sum is the owners' at what was chosen, and that who sent a part of it owes
-/// that no longer, and all else still.
+/// That the sum is the owners' at what was chosen, and that a rank's residual is settled where
+/// it sent a part of that, and unchanged everywhere else.
 void expect_settled(const Outcome& step, const Held& held, std::size_t k) {
   std::vector<float> sum(held.sum.size());
   for (const std::uint32_t i : step.index) sum[i] = held.sum[i];
   ASSERT_EQ(step.sum, sum);
-  for (std::size_t r = 0; r < step.owed.size(); ++r) {
+  for (std::size_t r = 0; r < step.folded.size(); ++r) {
     Places settled;
-    std::ranges::set_intersection(places_of_largest(step.owed[r], k), step.index,
+    std::ranges::set_intersection(places_of_largest(step.folded[r], k), step.index,
                                   std::back_inserter(settled));
     ASSERT_EQ(step.settled[r], settled) << "rank " << r;
-    std::vector<float> residual = step.owed[r];
+    std::vector<float> residual = step.folded[r];
     for (const std::uint32_t i : settled) residual[i] = 0;
     ASSERT_EQ(step.residual[r], residual) << "rank " << r;
   }
@@ -136,7 +136,7 @@ void hold(const Outcome& step, std::size_t number, std::size_t k, const Workload
   const std::size_t half = std::min(k, held.reached.size());
   const bool due = static_cast<double>(number) >= step.before.numbers.at("next_exact");
   const bool near = 2 * reached.size() >= half && reached.size() <= 2 * k &&
-                    (reached.size() <= k || k >= 2 * step.owed.size());
+                    (reached.size() <= k || k >= 2 * step.folded.size());
   if (due || last == 0 || !near) {
     ++(due ? ways.exact : ways.refound);
     expect_exact(step, held, k);
@@ -264,13 +264,13 @@ TEST(OkTopk, ChoosesExactlyOnEveryStepWithATauPrimeOfOne) {
 
 /// The mean of the places that cut each rank's selection into equal parts.
 Table mean_cuts(const Outcome& step, std::size_t k) {
-  const std::size_t ranks = step.owed.size();
+  const std::size_t ranks = step.folded.size();
   Table cut = {0};
   for (std::size_t j = 1; j < ranks; ++j) {
     std::uint64_t total = 0;
-    for (const std::vector<float>& owed : step.owed) {
-      const Places selected = places_of_largest(owed, k);
-      total += selected.empty() ? (owed.size() * j + ranks - 1) / ranks
+    for (const std::vector<float>& one : step.folded) {
+      const Places selected = places_of_largest(one, k);
+      total += selected.empty() ? (one.size() * j + ranks - 1) / ranks
                                 : selected[selected.size() * j / ranks];
     }
     cut.push_back(total / ranks);
@@ -368,15 +368,15 @@ TEST(OkTopk, KeepsTheLawThroughTheBalancingMove) {
     for (const Outcome& step : steps) {
       EXPECT_LE(step.index.size(), 100U);
       for (std::size_t i = 0; i < 4000; ++i) {
-        double owed = 0;
+        double before = 0;
         double still = step.sum[i];
         double magnitude = 0;
         for (std::size_t r = 0; r < 8; ++r) {
-          owed += step.owed[r][i];
+          before += step.folded[r][i];
           still += step.residual[r][i];
-          magnitude += std::abs(step.owed[r][i]);
+          magnitude += std::abs(step.folded[r][i]);
         }
-        EXPECT_NEAR(still, owed, std::string(values) == "f32" ? 0 : 1e-6 * magnitude)
+        EXPECT_NEAR(still, before, std::string(values) == "f32" ? 0 : 1e-6 * magnitude)
             << values << " at " << i;
       }
     }
@@ -509,7 +509,7 @@ TEST(OkTopkFaithful, GathersTheUnionForTheThreshold) {
     const Table& cut = cuts(steps[s].after);
     for (std::size_t r = 0; r < 4; ++r) {
       words += steps[s].sent[r].words() + steps[s].sent[r].agreement;
-      for (const std::uint32_t i : places_of_largest(steps[s].owed[r], k))
+      for (const std::uint32_t i : places_of_largest(steps[s].folded[r], k))
         expected += i < cut[r] || i >= cut[r + 1] ? 2 : 0;  // split
     }
     const std::size_t all = held_on(steps[s], k).reached.size();

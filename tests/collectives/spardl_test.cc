@@ -31,7 +31,7 @@ TEST(SparDL, KeepsTheLawWithTeams) {
       hold_to_the_law("spardl:" + parameters + ",values=" + values, ranks);
 }
 
-TEST(SparDL, OwesWhatTwoBitsTakeOff) {
+TEST(SparDL, KeepsWhatTwoBitsTakeOff) {
   for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33})
     hold_to_the_law_with_2_bits("spardl:values=i2", ranks);
   for (const auto& [ranks, parameters] : kTeams)
@@ -160,7 +160,7 @@ TEST(SparDL, SumsNoMoreThanTheQuotaOfABlock) {
 }
 
 // Rank 1 sends coordinate 0 to its owner, which had not selected it.
-TEST(SparDL, AddsWhatItOwesAtPositionsThatComeIn) {
+TEST(SparDL, AddsItsResidualAtPositionsThatComeIn) {
   run(2, [&](Transport& link) {
     const Layout layout = Layout::flat(100);
     const auto compressor = make_compressor(Spec::parse("topk"), layout);

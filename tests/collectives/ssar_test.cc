@@ -109,7 +109,7 @@ TEST(Ssar, LeavesTheErrorOfASharedSetToTheLowestRankAlone) {
 }
 
 // Rank 2 hands 3 to rank 0; 258 is exact; 258 + 255 = 513 is read as 512 by all.
-TEST(Ssar, RoundsTheResultAlikeWhereSomeAreToldOfIt) {
+TEST(Ssar, RoundsTheSumAlikeWhereItIsReturned) {
   const auto outcomes = reduce("ssar:values=bf16", 1, {{255}, {255}, {3}});
   for (const Outcome& one : outcomes) EXPECT_EQ(one.sum[0], 512);
   EXPECT_EQ(outcomes[0].residual[0], 1);

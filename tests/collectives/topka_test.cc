@@ -23,7 +23,7 @@ std::vector<std::vector<float>> some_gradients() {
   return gradients;
 }
 
-RC_GTEST_PROP(TopkaReselect, KeepsTheLargestOfTheExactSumAndOwesTheRest, ()) {
+RC_GTEST_PROP(TopkaReselect, KeepsTheLargestOfTheExactSumAndTheRestAsResidual, ()) {
   const auto gradients = some_gradients();
   const auto n = gradients[0].size();
   const auto k = static_cast<std::size_t>(*rc::gen::inRange(0, 22));
@@ -72,7 +72,7 @@ TEST(TopkaReselect, KeepsTheLawForAnyNumberOfRanks) {
     });
 }
 
-TEST(TopkaReselect, CallsASumThatOverflowsNotFinite) {
+TEST(TopkaReselect, CallsASumThatOverflowsNonfinite) {
   const float most = std::numeric_limits<float>::max();
   // Both ways of overflowing, which cancel to NaN further up the tree.
   const auto outcomes = reduce("topka:reselect=1", 1, {{most}, {most}, {-most}, {-most}});

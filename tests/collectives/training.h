@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A few steps of training with a residual, as the collectives see it: gradients of several
-// kinds, what came of each step, and what each rank sent, sorted by what it was for.
+// kinds, the outcome of each step, and what each rank sent, sorted by what it was for.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -131,12 +131,12 @@ struct Training {
   std::string compressor = "topk";
 };
 
-/// What came of a step.
+/// The outcome of a step.
 struct Outcome {
   std::vector<std::uint32_t> index;  // of the sum, sorted
   std::vector<float> sum;            // all of it
   std::vector<std::vector<float>>
-      owed;  // by rank: residual and gradient, before the step
+      folded;  // by rank: residual + gradient, before the step
   std::vector<std::vector<float>> residual;         // by rank: after it
   std::vector<std::vector<std::uint32_t>> settled;  // by rank
   std::vector<Sent> sent;                           // by rank
@@ -149,7 +149,7 @@ inline std::vector<Outcome> train(const Training& t) {
   const auto ranks = static_cast<std::size_t>(t.ranks);
   std::vector<Outcome> steps(static_cast<std::size_t>(t.steps));
   for (Outcome& step : steps) {
-    step.owed.resize(ranks);
+    step.folded.resize(ranks);
     step.residual.resize(ranks);
     step.settled.resize(ranks);
     step.sent.resize(ranks);
@@ -167,8 +167,8 @@ inline std::vector<Outcome> train(const Training& t) {
       Outcome& step = steps[static_cast<std::size_t>(s)];
       meter.sort_into(step.sent[rank]);
       for (std::size_t i = 0; i < n; ++i) grad[i] = t.gradient(link.rank(), s, i);
-      step.owed[rank].resize(n);
-      for (std::size_t i = 0; i < n; ++i) step.owed[rank][i] = residual[i] + grad[i];
+      step.folded[rank].resize(n);
+      for (std::size_t i = 0; i < n; ++i) step.folded[rank][i] = residual[i] + grad[i];
       if (rank == 0) step.before = state_of(*made);
       const Reduced reduced = made->reduce(residual, grad, t.k, grad);
       step.residual[rank] = residual;

@@ -103,7 +103,7 @@ TEST(AdTopK, TakesTheDensityThatItIsToldOverWhatKSays) {
   EXPECT_EQ(out.size(), 100U * 5 + 32) << "not the k it was told about";
 }
 
-TEST(AdTopK, CountsAStepThatWasNotFinite) {
+TEST(AdTopK, CountsAStepThatWasNonfinite) {
   const auto compressor = make_compressor(Spec::parse("adtopk"), kMatrix);
   std::vector<float> residual = vector_of(Kind::pareto, 10000);
   std::vector<float> bad(10000);

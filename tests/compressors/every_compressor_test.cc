@@ -178,7 +178,7 @@ TEST_P(EveryCompressor, SelectsFromTheResidualAloneWhereThereIsNoGradient) {
   }
 }
 
-TEST_P(EveryCompressor, ReportsWhatIsNotFiniteAndLeavesTheResidualAlone) {
+TEST_P(EveryCompressor, ReportsWhatIsNonfiniteAndLeavesTheResidualAlone) {
   const float bad[] = {std::numeric_limits<float>::quiet_NaN(),
                        std::numeric_limits<float>::infinity(),
                        -std::numeric_limits<float>::infinity()};
@@ -210,7 +210,7 @@ TEST_P(EveryCompressor, ReportsWhatIsNotFiniteAndLeavesTheResidualAlone) {
 
 // The first and the last coordinate, and the borders of a word, of a block of blocktopk and
 // of a block of the sweep, which is also a chunk.
-TEST_P(EveryCompressor, RestoresEveryBitWhereverASumIsNotFinite) {
+TEST_P(EveryCompressor, RestoresEveryBitWhereverASumIsNonfinite) {
   const std::size_t n = 9000;
   for (const std::size_t k : {std::size_t{0}, n / 50, n}) {
     const auto compressor = make(n);

@@ -91,7 +91,7 @@ TEST(Threshold, WaitsForAStepThatHasAKthMagnitude) {
   EXPECT_EQ(Fields::of(*compressor).get<float>("threshold"), 3);
 }
 
-TEST(Threshold, RefusesWhatIsNotFiniteWithAValueGiven) {
+TEST(Threshold, RefusesWhatIsNonfiniteWithAValueGiven) {
   const auto compressor = make("threshold:value=0.5", 100);
   std::vector<float> residual(100, 1.0F);
   std::vector<float> grad(100, 1.0F);

@@ -78,7 +78,7 @@ TEST(FoldAndSelectAtMost, CutsBackWithinTheSweepAndLosesNoneOfTheLargest) {
   }
 }
 
-TEST(FoldAndSelectAtMost, SelectsNothingWhereASumIsNotFinite) {
+TEST(FoldAndSelectAtMost, SelectsNothingWhereASumIsNonfinite) {
   std::vector<float> residual(10000, 1.0F);
   std::vector<float> grad(10000, 2.0F);
   grad[9000] = std::numeric_limits<float>::infinity();

@@ -373,7 +373,7 @@ TEST(ExactTopK, GivesTheSameBitsOnEveryTarget) {
   });
 }
 
-TEST(ExactTopK, PutsBackTheResidualWhenASumIsNotFinite) {
+TEST(ExactTopK, RestoresTheResidualWhenASumIsNonfinite) {
   const std::size_t n = 10000;
   Random random(9);
   std::vector<float> residual(n);

@@ -172,7 +172,7 @@ TEST(Rows, RefusesAVectorOfAnotherLength) {
   }
 }
 
-TEST(Rows, TakesBackAFoldThatIsNotFinite) {
+TEST(Rows, UndoesAFoldThatIsNonfinite) {
   const Layout layout = layout_of({{100, 50}, {64, 9, 9}, {77}});
   const std::size_t n = layout.size();
   for (const std::size_t where : {std::size_t{0}, std::size_t{4096}, n / 2, n - 1})

@@ -173,7 +173,7 @@ struct Spoil {
 const std::vector<Spoil> kSpoils = {
     {1, kNaN}, {1, -kInfinity}, {kMax, kMax}, {kNaN, 1}, {kInfinity, -kInfinity}};
 
-TEST(FoldAndSelect, PutsBackTheResidualWhereverASumIsNotFinite) {
+TEST(FoldAndSelect, RestoresTheResidualWhereverASumIsNonfinite) {
   const std::size_t n = 4096 + 70;
   const std::vector<float> before = integers(n, 1);
   const std::vector<float> grad = integers(n, 2);
@@ -192,7 +192,7 @@ TEST(FoldAndSelect, PutsBackTheResidualWhereverASumIsNotFinite) {
   });
 }
 
-TEST(FoldAndSelect, FoldsNothingFromTheFirstSumThatIsNotFinite) {
+TEST(FoldAndSelect, FoldsNothingFromTheFirstSumThatIsNonfinite) {
   const std::size_t n = 300;
   const std::vector<float> before = laplace(n, 3);
   const std::vector<float> grad = laplace(n, 4);
@@ -217,7 +217,7 @@ RC_GTEST_PROP(FoldAndSelect, IsRightOnArbitraryBits, (std::vector<std::uint32_t>
   on_every_target([&] { RC_ASSERT(actual(residual, {}, threshold) == want); });
 }
 
-TEST(Fold, AddsAndFindsWhatIsNotFinite) {
+TEST(Fold, AddsAndFindsWhatIsNonfinite) {
   on_every_target([] {
     for (const std::size_t n : kSizes) {
       const std::vector<float> before = laplace(n, 5);
@@ -234,7 +234,7 @@ TEST(Fold, AddsAndFindsWhatIsNotFinite) {
   });
 }
 
-TEST(Fold, RestoresEveryBitWhereverASumIsNotFinite) {
+TEST(Fold, RestoresEveryBitWhereverASumIsNonfinite) {
   on_every_target([] {
     const std::vector<float> before = testing::wild(8300, 5);
     for (const std::size_t at :

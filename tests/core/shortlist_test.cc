@@ -127,7 +127,7 @@ TEST(Shortlist, ShowsEverySumOnceAndInOrder) {
   }
 }
 
-TEST(Shortlist, TakesBackAFoldThatIsNotFinite) {
+TEST(Shortlist, UndoesAFoldThatIsNonfinite) {
   for (const std::size_t where : {0, 4095, 4096, 9999}) {
     std::vector<float> residual(10000, 3);
     std::vector<float> grad(10000, 1);

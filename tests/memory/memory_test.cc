@@ -62,14 +62,14 @@ TEST(EveryMemory, CarriesOnFromWhatItSaved) {
   }
 }
 
-TEST(EveryMemory, TakesAStepThatIsNotFiniteAsOneThatNeverWas) {
+TEST(EveryMemory, LeavesNoTraceOfANonfiniteStep) {
   for (const std::string spec :
        {"none", "residual:decay=0.9", "residual:lr=inside", "dgc", "dgc:nesterov=1",
         "dgc:clip=2", "momentum", "momentum:nesterov=1"}) {
     const auto calm = make(spec);
     const auto shaken = make(spec);
     for (int t = 0; t < 12; ++t) {
-      // The collective takes back what it folded; what is left is what before() did.
+      // The collective undoes its fold; what is left is what before() did.
       std::vector<float> here = gradient(100 + t);
       here[static_cast<std::size_t>(t)] = t % 2 == 0 ? kNan : INFINITY;
       shaken->before(here, {});
@@ -89,31 +89,31 @@ TEST(Residual, DecaysWithEveryStepThatGoesThrough) {
     const std::vector<float> g = gradient(t);
     for (std::size_t i = 0; i < kLength; ++i) expected[i] += g[i];
     for (const std::uint32_t i : sent.index) expected[i] = 0;
-    for (float& owed : expected) owed *= 0.5F;
+    for (float& x : expected) x *= 0.5F;
     EXPECT_EQ(copy_of(memory->residual()), expected);
   }
 }
 
-TEST(Residual, OwesAtTheRateOfTheDayWithTheRateInside) {
+TEST(Residual, ScalesByTheRateAtWhichItWasAddedWithTheRateInside) {
   // Ok-Topk's Algorithm 2, where the residual is a step of the weights. Powers of two, so
   // that nothing is rounded.
   const auto memory = make("residual:lr=inside");
-  std::vector<float> owed(kLength);
+  std::vector<float> expected(kLength);
   const double rates[] = {1, 1, 0.5, 0.5, 0.125, 2, 2, 0.25};
   for (int t = 0; t < 8; ++t) {
     const std::vector<float> g = gradient(t);
     const auto rate = static_cast<float>(rates[t]);
-    for (std::size_t i = 0; i < kLength; ++i) owed[i] += rate * g[i];
+    for (std::size_t i = 0; i < kLength; ++i) expected[i] += rate * g[i];
     const Sparse sent = step(*memory, g, rates[t]);
     ASSERT_EQ(sent.size(), kSent);
     for (std::size_t i = 0; i < kSent; ++i) {
-      EXPECT_EQ(rate * sent.value[i], owed[sent.index[i]]);
-      owed[sent.index[i]] = 0;
+      EXPECT_EQ(rate * sent.value[i], expected[sent.index[i]]);
+      expected[sent.index[i]] = 0;
     }
   }
 }
 
-TEST(Residual, TakesWhateverRateTheDayHasWithTheRateOutside) {
+TEST(Residual, IgnoresTheRateWithTheRateOutside) {
   const auto one = make("residual");
   const auto two = make("residual");
   for (int t = 0; t < 6; ++t)
@@ -123,12 +123,12 @@ TEST(Residual, TakesWhateverRateTheDayHasWithTheRateOutside) {
 TEST(Residual, KeepsTheResidualWhenTheRateIsZero) {
   const auto memory = make("residual:lr=inside");
   step(*memory, gradient(0), 0.5);
-  const std::vector<float> owed = copy_of(memory->residual());
+  const std::vector<float> before = copy_of(memory->residual());
   std::vector<float> g(kLength);
   memory->before(g, {.learning_rate = 0});
-  EXPECT_EQ(copy_of(memory->residual()), owed);
+  EXPECT_EQ(copy_of(memory->residual()), before);
   memory->before(g, {.learning_rate = 0.5});
-  EXPECT_EQ(copy_of(memory->residual()), owed);
+  EXPECT_EQ(copy_of(memory->residual()), before);
 }
 
 /// Momentum correction and factor masking, as the paper writes them.
@@ -169,7 +169,7 @@ TEST(DgcMemory, IsMomentumCorrectionWithFactorMasking) {
     }
 }
 
-TEST(EveryMemory, OwesTheMeanOfAStepThatIsNotAppliedUnlessItForgets) {
+TEST(EveryMemory, AddsTheMeanOfAStepThatIsNotAppliedUnlessItForgets) {
   for (const MemoryEntry& entry : memories()) {
     SCOPED_TRACE(entry.name);
     const auto memory = make(std::string(entry.name));
@@ -186,7 +186,7 @@ TEST(EveryMemory, OwesTheMeanOfAStepThatIsNotAppliedUnlessItForgets) {
   }
 }
 
-TEST(EveryMemory, OwesTheMeanWhereItHasCoordinatesAndLeavesEveryOtherBit) {
+TEST(EveryMemory, AddsTheMeanWhereItHasCoordinatesAndLeavesEveryOtherBit) {
   for (const MemoryEntry& entry : memories()) {
     if (entry.name == "none") continue;
     SCOPED_TRACE(entry.name);
@@ -215,7 +215,7 @@ TEST(EveryMemory, StepsBackToTheBitsItHad) {
     for (std::uint64_t t = 0; t < 8; ++t) {
       const auto drawn = testing::wild(kLength, t);
       EXPECT_EQ(step(*calm, drawn), step(*shaken, drawn)) << spec;
-      // A step that goes through with nothing settled and everything taken back.
+      // A step that goes through with nothing settled and everything undone.
       const std::vector<float> before = copy_of(shaken->residual());
       std::vector<float> refused = testing::wild(kLength, 100 + t);
       shaken->before(refused, {});
@@ -242,7 +242,7 @@ TEST(DgcMemory, ClipsTheGradientToItsLength) {
   EXPECT_EQ(small, std::vector<float>(kLength, 0.01F));
 }
 
-TEST(DgcMemory, IsPlainMomentumWhereEverythingIsPaid) {
+TEST(DgcMemory, IsPlainMomentumWhereEverythingIsSettled) {
   const auto memory = make("dgc");
   std::vector<float> velocity(kLength);
   for (int t = 0; t < 5; ++t) {

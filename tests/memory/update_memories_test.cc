@@ -174,7 +174,7 @@ TEST(AdamMemory, MakesUpForTheNoiseOfOneRanksSquares) {
   for (std::size_t i = 0; i < kLength; ++i) EXPECT_FLOAT_EQ(among[i], 2 * alone[i]);
 }
 
-TEST(AdamMemory, TakesAStepThatIsNotFiniteIntoItsSquaresAtMost) {
+TEST(AdamMemory, TakesAStepThatIsNonfiniteIntoItsSquaresAtMost) {
   const auto memory = make("adam");
   move(*memory, gradient(0), 1);
   settle(*memory, everywhere());

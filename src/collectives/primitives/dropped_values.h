@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who drops a value owes it. In collectives that merge on the way, a rank comes to hold
-// what others sent and to drop some of it again; what it drops is remembered here, since
-// nothing may touch the residual before the exchange is through.
+// Values that this rank is to add to its residual at the end of the step. In collectives that
+// merge on the way a rank drops some of what others sent to it. A value that a rank drops
+// joins that rank's residual, but not before the exchange is through.
 #pragma once
 
 #include <cstddef>

@@ -26,8 +26,8 @@ bool ExclusiveSelect::Candidates::select(std::span<float> residual, std::span<fl
 
 ExclusiveSelect::ExclusiveSelect(Params& params)
     : published_(params.choice("controller", {"exact", "published"},
-                               "select k exactly, or what reaches a threshold that is "
-                               "scaled by constants") == "published") {}
+                               "k exactly, or by a threshold scaled by constants") ==
+                 "published") {}
 
 void ExclusiveSelect::run(StepGuard& guard, std::span<float> residual,
                           std::span<float> grad, Region mine, std::size_t k,

@@ -5,9 +5,9 @@
 //
 // controller=exact (ours). Together the ranks select the k largest of all that they see,
 // exactly, on every step. One sweep takes what reaches a floor a little below the last
-// threshold; the agreement (global_topk.h) cuts that to k. Where too few reached it, on the
-// first step or after a fall, every rank takes the k largest of its part, among which are
-// all that can be meant, and the agreement is repeated. No threshold needs to be guessed,
+// threshold; GlobalTopK cuts that to k. Where too few reached it, on the first step or after
+// a fall, every rank takes the k largest of its part, which the k largest of all are among,
+// and GlobalTopK runs again. No threshold needs to be guessed,
 // so there is no cold start at any scale and nothing to drift. It costs two rounds of at
 // most 512 counters on most steps; the floor, the only thing kept, affects time alone.
 //
@@ -36,8 +36,8 @@ class ExclusiveSelect {
 
   /// Folds, and replaces `held` with what is selected of `mine`, the part of the vector
   /// that is this rank's; the parts of all ranks are disjoint and cover it. Zeros are not
-  /// selected, but when `k` is all there is everything is, since one rank's zero may be
-  /// another's residual.
+  /// selected, but when `k` is all there is everything is, since a coordinate that is
+  /// zero on one rank may not be on another.
   void run(StepGuard& guard, std::span<float> residual, std::span<float> grad,
            Region mine, std::size_t k, Sparse& held);
 

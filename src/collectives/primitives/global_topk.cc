@@ -11,8 +11,8 @@
 namespace topknot::collective {
 namespace {
 
-constexpr std::uint32_t kInfinity =
-    0x7F800000;  // as a bit pattern: above all that is finite
+// As a bit pattern: above all that is finite.
+constexpr std::uint32_t kInfinity = 0x7F800000;
 constexpr std::uint32_t kFineWidth = 1U << 13;  // of a bin near the last threshold: 0.1 %
 constexpr std::uint32_t kFewestBins = 64;
 constexpr std::uint32_t kMostBins = 512;
@@ -21,7 +21,7 @@ std::uint32_t magnitude_bits(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
 }
 
-// Few enough that the agreement of two rounds stays within a quarter of k words.
+// Few enough that two rounds take no more than a quarter of k words.
 std::uint32_t bins_for(std::size_t k, int ranks) {
   const auto rounds =
       static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));

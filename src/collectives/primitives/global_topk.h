@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exactly which k of the values that the ranks hold are the largest, found without
-// showing them to one another.
+// Exactly which k of the values that the ranks hold are the largest, found without sending
+// the values.
 //
 // Every rank counts the magnitudes it holds by bit pattern, the counts are added up, and
 // then all know the bin that the k-th largest is in; another round counts inside that
@@ -10,8 +10,7 @@
 // ones outside, and two rounds are nearly always enough. Ties go to the lower rank, then
 // to the lower position.
 //
-// Cost   a round is a sum_counts() of `bins` words: ceil(log2 P) messages. With B bins
-// the
+// Cost   a round is a sum_counts() of `bins` words: ceil(log2 P) messages. With B bins the
 //        worst case is ceil(31 / log2 B) + 1 rounds and a word from each rank for the
 //        ties; from one step to the next it is two rounds.
 #pragma once
@@ -30,8 +29,8 @@ class GlobalTopK {
  public:
   /// Leaves in `held` those of its pairs that are among the `k` largest of all ranks';
   /// over all ranks exactly min(k, all there are) remain. Enters the phase "agree".
-  /// Values that are not finite are reported to everyone, and then nothing is promised
-  /// but an end.
+  /// Nonfinite values are reported on the channel; then only the end of the search is
+  /// promised, not its result.
   void keep_largest(MessageChannel& channel, Sparse& held, std::size_t k);
 
   void visit_state(StateVisitor& visitor);

@@ -8,9 +8,9 @@
 
 namespace topknot::collective {
 
-/// A coded message. One that is coded for everyone may be passed on as it is. While a send of
-/// it is under way its bytes live on, whoever lets go of the message: an exception may destroy
-/// a collective whose messages the network still reads.
+/// A coded message. One that is coded for everyone may be passed on as it is. Its bytes live
+/// until every send of it has ended, even where the message is destroyed before: an exception
+/// may destroy a collective whose messages the network still reads.
 class Message {
  public:
   Message() = default;
@@ -20,7 +20,7 @@ class Message {
   }
   std::size_t size() const noexcept { return bytes().size(); }
 
-  /// The bytes, for new contents. Not those that anybody else has a share in.
+  /// The bytes, for new contents: fresh ones where a send still shares the old ones.
   std::vector<std::byte>& write() {
     if (!bytes_ || bytes_.use_count() > 1)
       bytes_ = std::make_shared<std::vector<std::byte>>();

@@ -58,7 +58,7 @@ MessageChannel::MessageChannel(Transport& link, std::string_view owner, Params& 
                     "how positions travel; auto takes the smallest for each message"));
   format_.values = values_named(
       params.choice("values", {"f32", "bf16", "i8", "i2"},
-                    "how values travel; what rounding takes off stays owed"));
+                    "how values travel; what rounding takes off stays in the residual"));
   configuration_ = owner_ + ":" + params.str();
   config_ = hash16(configuration_);
 }
@@ -225,8 +225,8 @@ void MessageChannel::refuse(const Message& message, int from, const core::Fault&
                      me + ", " + std::to_string(fault.got) + " on " + peer);
 }
 
-// A message may be longer than expected, or of another form, because its maker does another
-// thing, and its header says so. In a packet the first header comes after the lengths.
+// A message may be longer than expected, or of another form, because its maker runs another
+// configuration, and its header says so. In a packet the first header comes after the lengths.
 void MessageChannel::compare(const Message& message, int from) {
   const std::span<const std::byte> bytes = message.bytes();
   std::optional<core::Stamp> theirs;
@@ -256,7 +256,7 @@ void MessageChannel::disagree(int with, const std::string& differences) {
                                   where() + "."));
 }
 
-// The others hear of it before they can see that this rank leaves.
+// Reports the error to the others before they can see that this rank leaves.
 template <typename E>
 void MessageChannel::end(const E& error) {
   link_.fail(error);

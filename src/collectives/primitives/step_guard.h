@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient's way into the residual, and back out of it when the step is nonfinite.
+//
+// A step has one shape: select, exchange, then, once it is known to be finite on every rank,
+// settle the residual and write the sum. Nothing is taken out of the residual before the
+// exchange is through, so a step that fails loses nothing.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +47,7 @@ class StepGuard {
   void note_fold(bool finite);
 
   MessageChannel& channel_;
-  std::uint32_t folded_step_ =
-      0;  // the step whose gradient is in the residual; 0 for none
+  std::uint32_t folded_step_ = 0;  // whose gradient is in the residual; 0 for none
 };
 
 }  // namespace topknot::collective

@@ -25,8 +25,8 @@ void clear_sum(std::span<const float> grad, std::span<float> sum);
 /// Writes `pairs` into `sum`, which is all zeros or the memory of `grad`.
 void write_sum(SparseView pairs, std::span<const float> grad, std::span<float> sum);
 
-/// The same for `blocks`, of which no two share a coordinate. place(b, position) is where in the vector a position of block b is;
-/// `index` becomes all of these.
+/// The same for `blocks`, of which no two share a coordinate. place(b, position) is where in
+/// the vector a position of block b is; `index` becomes all of these.
 template <typename Place>
 void write_disjoint(std::span<const Sparse> blocks, std::span<const float> grad,
                     std::span<float> sum, std::vector<std::uint32_t>& index,

@@ -2,17 +2,18 @@
 //
 // A message from its first byte to its last:
 //
-//   0      4       5      6     7            8       12   16          24   26 28
-//   +------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
+//   0      4       5      6     7            8        12   16          24   26 28
+//   +------+-------+------+-----+------------+--------+----+-----------+----+--+-----+
 //   | TKNT |version|values|phase|flags|coding|reserved|step|fingerprint|from|to|count|
-//   +------+-------+------+-----+------------+-------+----+-----------+----+--+-----+
+//   +------+-------+------+-----+------------+--------+----+-----------+----+--+-----+
 //   32
-//   +------------------------------------+------------------------------------------+
-//   | positions: see index_write.cc | values: see values.cc               |
-//   +------------------------------------+------------------------------------------+
+//   +------------------------------------+-------------------------------------------+
+//   | positions: see index_write.cc      | values: see values.cc                     |
+//   +------------------------------------+-------------------------------------------+
 //
 // Byte 7 has the coding in its low half. Of the flags above it, the lowest says that the
-// sender is nonfinite; the others are zero until a later version gives them a meaning.
+// sender knows of a nonfinite value; the others, and the reserved word, are zero until a later
+// version gives them a meaning.
 //
 // The decoder is total. Each check comes before the next byte is believed: that there is
 // a header, that it is ours, that it is the message expected, that the count can be, that

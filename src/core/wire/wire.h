@@ -24,7 +24,7 @@
 namespace topknot::core {
 
 inline constexpr std::size_t kHeaderBytes = 32;
-/// In every header; ranks with another cannot be talked to.
+/// In every header; messages of another version are refused.
 inline constexpr std::uint8_t kWireVersion = 1;
 
 /// How positions travel. `automatic` takes the smallest for the message at hand. `dense`
@@ -64,7 +64,7 @@ struct Region {
 };
 
 /// Replaces `message` with `pairs`, all of which lie in `region`. `nonfinite` tells the
-/// receiver that this rank knows of a gradient that is not finite. When `error` is not
+/// receiver that this rank knows of a nonfinite value. When `error` is not
 /// empty it is as long as `pairs`, and error[i] becomes pairs.value[i] minus what the
 /// receiver will read: all zero for f32; for bf16 and i8 the exact difference.
 void encode(const Stamp& stamp, SparseView pairs, Region region, Format format,
@@ -112,7 +112,8 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
 /// The stamp of a message, or of what its first bytes are; nothing where it has none.
 std::optional<Stamp> stamp_of(std::span<const std::byte> message);
 
-/// Whether a message says that its sender is nonfinite; false for what is not a message.
+/// Whether a message says that its sender knows of a nonfinite value; false for what is not
+/// a message.
 bool says_nonfinite(std::span<const std::byte> message);
 
 /// The longest message that encode() can make of `most` pairs of a region of `size`.

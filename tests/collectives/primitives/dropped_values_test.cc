@@ -41,7 +41,7 @@ TEST(DroppedValues, LeavesToTheKeeperWhatOthersDropAlike) {
   EXPECT_EQ(settled, (Positions{1}));
 }
 
-TEST(DroppedValues, CountsWhatWasSentAsSettledThoughItsErrorIsOwed) {
+TEST(DroppedValues, CountsWhatWasSentAsSettledThoughItsErrorStays) {
   DroppedValues dropped;
   dropped.keep_error(Positions{0, 2}, std::vector<float>{0.5F, -0.25F});
   dropped.keep_error(Positions{1}, {});  // nothing was rounded

@@ -18,12 +18,12 @@ using collective::equal_region;
 /// micro.
 std::vector<float> judged(const Outcome& outcome, int step) {
   const std::size_t n = outcome.sum.size();
-  const auto ranks = static_cast<int>(outcome.owed.size());
+  const auto ranks = static_cast<int>(outcome.folded.size());
   std::vector<float> magnitude(n);
   for (int rank = 0; rank < ranks; ++rank) {
     const core::Region part = equal_region(n, ranks, (step + rank) % ranks);
     for (std::uint64_t i = part.begin; i < part.end; ++i)
-      magnitude[i] = std::abs(outcome.owed[static_cast<std::size_t>(rank)][i]);
+      magnitude[i] = std::abs(outcome.folded[static_cast<std::size_t>(rank)][i]);
   }
   return magnitude;
 }

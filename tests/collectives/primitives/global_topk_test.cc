@@ -115,7 +115,7 @@ TEST(GlobalTopK, KeepsExactlyTheLargestOfAwkwardVectors) {
       });
 }
 
-TEST(GlobalTopK, LetsEveryoneKnowOfASumThatIsNotFinite) {
+TEST(GlobalTopK, LetsEveryoneKnowOfANonfiniteSum) {
   run(5, [](Transport& link) {
     Params params;
     MessageChannel channel(link, "test", params);

@@ -93,17 +93,17 @@ void expect_agreed(const Outcome& step) {
     ASSERT_EQ(settled, step.index);
     for (std::size_t i = 0; i < step.sum.size(); ++i) {
       const bool agreed = std::binary_search(step.index.begin(), step.index.end(), i);
-      ASSERT_EQ(step.residual[r][i], agreed ? 0.0F : step.owed[r][i]);
+      ASSERT_EQ(step.residual[r][i], agreed ? 0.0F : step.folded[r][i]);
     }
   }
   for (const std::uint32_t i : step.index) {
     float sum = 0;  // in rank order
-    for (std::size_t r = 0; r < ranks; ++r) sum += step.owed[r][i];
+    for (std::size_t r = 0; r < ranks; ++r) sum += step.folded[r][i];
     ASSERT_EQ(step.sum[i], sum);
   }
 }
 
-TEST_P(EachOfTheFamily, PaysTheSamePositionsOnEveryRank) {
+TEST_P(EachOfTheFamily, SettlesTheSamePositionsOnEveryRank) {
   const auto steps = train({.collective = name(),
                             .layout = three_tensors(3001),
                             .k = 100,
@@ -141,7 +141,7 @@ TEST_P(EachOfTheFamily, AgreesOnVectorsThatAreHardToSelectFrom) {
       const auto zeros = [](const std::vector<float>& x) {
         return std::find(x.begin(), x.end(), 0.0F) != x.end();
       };
-      if (std::none_of(steps[0].owed.begin(), steps[0].owed.end(), zeros)) {
+      if (std::none_of(steps[0].folded.begin(), steps[0].folded.end(), zeros)) {
         EXPECT_EQ(steps[0].index.size(), k);
       }
     }

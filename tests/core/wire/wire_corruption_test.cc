@@ -228,7 +228,7 @@ TEST(WireCorruption, IsFoundInTheLength) { expect_each(length_cases()); }
 TEST(WireCorruption, IsFoundInThePositions) { expect_each(index_cases()); }
 TEST(WireCorruption, IsFoundInTheValues) { expect_each(value_cases()); }
 
-// The values themselves are the sender's affair: see `nonfinite`.
+// The sender answers for the values themselves: see `nonfinite`.
 TEST(WireCorruption, LetsNanAndInfinityPass) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const Message message = with(valid(Coding::plain), kPayload + 16, kNan);

@@ -202,7 +202,7 @@ TEST(Wire, LiesAsDrawn) {
 
   const Message message = message_of(pairs, region, {Coding::delta, Values::i8}, true);
   constexpr std::array<unsigned, kHeaderBytes> kHeader = {
-      'T',  'K',  'N',  'T',  1,    2,    3,    0x11, 4, 3, 2, 1, 77, 0, 0, 0,
+      'T',  'K',  'N',  'T',  1,    2,    3,    0x11, 0, 0, 0, 0, 77, 0, 0, 0,
       0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 5, 0, 6, 0, 3,  0, 0, 0};
   for (std::size_t i = 0; i < kHeaderBytes; ++i) {
     EXPECT_EQ(std::to_integer<unsigned>(message[i]), kHeader[i]) << "byte " << i;
@@ -232,7 +232,7 @@ TEST(Wire, SendsAsDenseOnlyWhatIsWhole) {
   EXPECT_EQ(read(message_of(zeros, region, {Coding::dense, Values::f32}), region), zeros);
 }
 
-TEST(Wire, CarriesWhetherTheSenderIsSick) {
+TEST(Wire, CarriesWhetherTheSenderIsNonfinite) {
   for (const bool nonfinite : {false, true}) {
     Sparse pairs;
     Decoded said{99, !nonfinite};

@@ -196,7 +196,7 @@ TEST(WireValues, StepsReachFromTheSmallestFloatToTheLargest) {
   }
 }
 
-TEST(WireValues, StepsStayReadableWhenValuesAreNotFinite) {
+TEST(WireValues, StepsStayReadableWhenValuesAreNonfinite) {
   for (const Values values : {Values::i8, Values::i2}) {
     for (const std::vector<float>& x :
          {std::vector<float>{kNan}, {kInf, -kInf}, {1, kNan, -kNan, kInf, -kInf, -2}}) {
