@@ -221,7 +221,7 @@ void restore(const store::Loaded& from, Live live) {
   if (was_local != (live.outer != nullptr))
     throw ConfigError(std::string("The checkpoint was made with") +
                       (was_local ? "" : "out") +
-                      " local steps, and what is owed there is in other units: go on "
+                      " local steps, whose residuals are in other units: resume "
                       "with local_steps " +
                       (was_local ? "above 1." : "of 1."));
   refuse_other_units(shared, live.replica);

@@ -37,7 +37,8 @@ void CheckpointPolicy::resume(Live live, std::vector<std::string>& notices) {
   if (from.resized)
     notices.push_back("the checkpoint was made by " +
                       std::to_string(from.manifest.shards.size()) +
-                      " workers: what they owed was shared out anew, its mean kept.");
+                      " workers: their residuals were divided among the ranks anew, with "
+                      "the same mean.");
 }
 
 bool CheckpointPolicy::is_due(std::uint64_t step, bool epoch_ended, bool run_ends) {
