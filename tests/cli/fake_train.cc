@@ -45,7 +45,8 @@ bool any_of_all(Transport& link, bool mine) {
 std::uint64_t load(const std::filesystem::path& folder) {
   std::ifstream file(folder / "step");
   std::uint64_t step = 0;
-  if (!(file >> step)) throw NoCheckpointError("There is no usable checkpoint to resume from.");
+  if (!(file >> step))
+    throw NoCheckpointError("There is no usable checkpoint to resume from.");
   return step;
 }
 
