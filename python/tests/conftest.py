@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "python"
 VENV = BUILD / "venv"
 PYTHON = VENV / "bin" / "python"
+LINK_MODULE = ROOT / "python" / "tests" / "link_module.cc"  # built, and not installed
 PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
@@ -76,6 +77,7 @@ def wheel(sdist) -> pathlib.Path:
     unpack(sdist, BUILD / "source")
     run(sys.executable, *PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-index",
         f"--config-settings=build-dir={BUILD / 'cmake'}", f"--wheel-dir={sdist.parent}",
+        f"--config-settings=cmake.define.TOPKNOT_LINK_MODULE={LINK_MODULE}",
         BUILD / "source")  # fmt: skip
     (made,) = sdist.parent.glob("*.whl")
     return made
@@ -91,7 +93,8 @@ def python(wheel) -> pathlib.Path:
 
 def environment() -> dict[str, str]:
     env = dict(os.environ)
-    env.update(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", PYTHONDONTWRITEBYTECODE="1")
+    env.update(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", PYTHONDONTWRITEBYTECODE="1",
+               PYTHONPATH=str(BUILD / "cmake"))  # for the module of link_module.cc
     return env
 
 

@@ -12,11 +12,11 @@ import torch.distributed as dist
 from cases import main, rank, refuses, size
 
 import topknot
-from topknot import _core
+import topknot_link
 
 
-def new_link(timeout: float = 30) -> _core.Link:
-    return _core.Link(dist.new_group(backend="gloo").group_name, timeout)
+def new_link(timeout: float = 30) -> topknot_link.Link:
+    return topknot_link.Link(dist.new_group(backend="gloo").group_name, timeout)
 
 
 def message(sender: int, receiver: int, number: int) -> bytes:
