@@ -2,7 +2,8 @@
 #include "engine/bucket.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "core/finite.h"
 
 namespace topknot::engine {
 
@@ -116,7 +117,7 @@ Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
   if (!reduced.finite) return reduced;
   divide_by_ranks(reduced, sum);
   memory_->before(sum, {.learning_rate = learning_rate, .ranks = 1});
-  reduced.finite = std::ranges::all_of(sum, [](float x) { return std::isfinite(x); });
+  reduced.finite = core::all_finite(sum);
   if (!reduced.finite) return reduced;
   memory_->after(reduced);
   keep_for_undo(reduced, sum);

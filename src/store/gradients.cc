@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <set>
 
+#include "core/finite.h"
 #include "topknot/error.h"
 
 namespace topknot::store {
@@ -177,8 +177,7 @@ void RecordedGradients::check_all() const {
           refuse("it has no '" + name + "', though others have that parameter");
         if (found->second.shape != tensor.shape)
           refuse("'" + name + "' has another shape than at the first step and rank");
-        const auto values = container_.values<float>(name);
-        if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); }))
+        if (!core::all_finite(container_.values<float>(name)))
           refuse("'" + name + "' has a value that is not finite");
       }
   std::size_t others = 0;
