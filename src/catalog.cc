@@ -66,14 +66,15 @@ constexpr Shared kShared[] = {
 #include "catalog.def"
 };
 
-template <typename Line>
-const Line& find(std::span<const Line> table, std::string_view kind,
-                 std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [name](const Line& line) { return line.name == name; });
+template <typename Entry>
+const Entry& find(std::span<const Entry> table, std::string_view kind,
+                  std::string_view name) {
+  const auto found = std::find_if(table.begin(), table.end(), [name](const Entry& line) {
+    return line.name == name;
+  });
   if (found != table.end()) return *found;
   std::vector<std::string> names;
-  for (const Line& line : table) names.emplace_back(line.name);
+  for (const Entry& line : table) names.emplace_back(line.name);
   throw ConfigError("There is no " + std::string(kind) + " named " + std::string(name) +
                     "; nearest is " + nearest(name, names) + ". `topknot list` has all.");
 }

@@ -8,7 +8,7 @@
 ///   collective.h   Collective::reduce, and the law that every algorithm keeps
 ///   compressor.h   Compressor::select: which coordinates are worth sending
 ///   transports.h   ranks as threads or MPI processes, and a channel that counts
-///   error.h        what can go wrong, in three kinds
+///   error.h        the errors that are thrown, by type
 
 #include "topknot/catalog.h"     // IWYU pragma: export
 #include "topknot/collective.h"  // IWYU pragma: export

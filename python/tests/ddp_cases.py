@@ -291,6 +291,10 @@ def refuses_what_it_cannot_do():
     refuses(topknot.ConfigError, unknown, lambda: topknot.attach(model, "knott"))
     nothing = "is not in (0, 1]; 0.01 sends one coordinate in a hundred"
     refuses(topknot.ConfigError, nothing, lambda: topknot.attach(model, density=0))
+    alone = "selects by itself"
+    refuses(
+        topknot.ConfigError, alone, lambda: topknot.attach(model, "exdyna", compressor="gaussiank")
+    )
     refuses(topknot.ConfigError, "takes a Distributed", lambda: topknot.attach(Network()))
     topknot.attach(model)
     refuses(topknot.ConfigError, "attached to this model already", lambda: topknot.attach(model))

@@ -67,7 +67,7 @@ class Engine::Impl {
  public:
   Impl(Transport& link, const Layout& parameters, const EngineOptions& options)
       : channel_(link.channel(options.channel)),
-        places_(parameters.tensors.size()),
+        parameters_(parameters.tensors.size()),
         reducer_(*channel_, options, coordinates_of(parameters)) {
     const engine::Densities& densities = reducer_.densities();
     for (const engine::BucketPlan& plan :
@@ -77,7 +77,7 @@ class Engine::Impl {
     reducer_.wait();  // throws where a slot cannot be made
   }
 
-  std::span<float> gradient(std::size_t parameter) { return place(parameter).gradient; }
+  std::span<float> gradient(std::size_t parameter) { return find(parameter).gradient; }
 
   void begin(double learning_rate) {
     reducer_.wait();
@@ -86,7 +86,7 @@ class Engine::Impl {
     next_ = 0;
     ++begun_;
     start_ = channel_->now();
-    for (Place& place : places_) place.ready = false;
+    for (Parameter& own : parameters_) own.ready = false;
     for (const auto& bucket : buckets_) {
       bucket->missing = bucket->parameters;
       std::ranges::fill(bucket->gradients.all(), 0.0F);
@@ -95,16 +95,16 @@ class Engine::Impl {
   }
 
   void ready(std::size_t parameter) {
-    Place& place = this->place(parameter);
+    Parameter& own = find(parameter);
     if (!in_step_)
       throw ContractError("ready() was called outside of a step: begin() one first.");
-    if (place.ready)
+    if (own.ready)
       throw ContractError("ready() was called twice for parameter " +
                           std::to_string(parameter) + " in one step.");
-    place.ready = true;
-    if (place.bucket == nullptr) return;
-    if (--place.bucket->missing != 0) return;
-    place.bucket->ready_at = channel_->now();
+    own.ready = true;
+    if (own.bucket == nullptr) return;
+    if (--own.bucket->missing != 0) return;
+    own.bucket->ready_at = channel_->now();
     while (next_ < buckets_.size() && buckets_[next_]->missing == 0) submit_next();
   }
 
@@ -133,7 +133,7 @@ class Engine::Impl {
   }
 
   Units units(std::size_t parameter) {
-    const Bucket* const bucket = place(parameter).bucket;
+    const Bucket* const bucket = find(parameter).bucket;
     return bucket == nullptr ? Units::gradients : bucket->units;
   }
 
@@ -169,7 +169,7 @@ class Engine::Impl {
   };
 
   /// Where a parameter's gradient is; no bucket for one without coordinates.
-  struct Place {
+  struct Parameter {
     Bucket* bucket = nullptr;
     std::span<float> gradient;
     bool ready = false;
@@ -183,17 +183,17 @@ class Engine::Impl {
     layouts_.push_back(plan.layout);
     for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
       const TensorSlot& tensor = plan.layout.tensors[i];
-      places_[plan.parameters[i]] = {
+      parameters_[plan.parameters[i]] = {
           &bucket, bucket.gradients.all().subspan(tensor.offset, tensor.size())};
     }
   }
 
-  Place& place(std::size_t parameter) {
-    if (parameter >= places_.size())
+  Parameter& find(std::size_t parameter) {
+    if (parameter >= parameters_.size())
       throw ContractError("There is no parameter " + std::to_string(parameter) +
-                          "; the engine was made with " + std::to_string(places_.size()) +
-                          ".");
-    return places_[parameter];
+                          "; the engine was made with " +
+                          std::to_string(parameters_.size()) + ".");
+    return parameters_[parameter];
   }
 
   void refuse_in_step(const char* what) {
@@ -228,7 +228,7 @@ class Engine::Impl {
   std::unique_ptr<Transport> channel_;            // the parent of the slots' own
   std::vector<std::unique_ptr<Bucket>> buckets_;  // in the order of their exchange
   std::vector<Layout> layouts_;
-  std::vector<Place> places_;  // by parameter
+  std::vector<Parameter> parameters_;  // by parameter
 
   std::uint64_t begun_ = 0;  // steps
   std::size_t next_ = 0;     // the bucket that is submitted next

@@ -206,6 +206,21 @@ TEST(Reducer, CarriesTheStateOfRemovedSlotsByParameter) {
   });
 }
 
+TEST(Reducer, RefusesToRemoveASlotInTheMiddleOfItsStep) {
+  run(1, [](Transport& link) {
+    Reducer reducer(link, options("knot"), 0);
+    const Layout layout = bucket(0, 1);
+    const int used = reducer.add_slot(layout);
+    const int unused = reducer.add_slot(bucket(1, 2));
+    std::vector<float> x = drawn(layout, 0, 0, 0);
+    reducer.submit(used, from(x));
+    reducer.remove_slots({unused});
+    reducer.wait();
+    reducer.remove_slots({used});
+    EXPECT_THROW(reducer.wait(), ContractError);
+  });
+}
+
 TEST(Reducer, TellsEverySubmitterOfAFailureAndKeepsTheState) {
   const auto errors = run_to_the_end(
       2,
