@@ -188,8 +188,7 @@ TEST(Training, WarmsUpByTheEpochsOfTheJob) {
   job.steps = 0;
   job.epochs = 2;
   const Outcome own = train_on(2, job);
-  job.schedule =
-      "exponential:stages=4,from=0.25,period=" + std::to_string(own.steps / 2);
+  job.schedule = "exponential:stages=4,from=0.25,period=" + std::to_string(own.steps / 2);
   EXPECT_EQ(train_on(2, job).weights_hash, own.weights_hash);
   job.schedule = "exponential:stages=4,from=0.25,period=1";
   EXPECT_NE(train_on(2, job).weights_hash, own.weights_hash);
