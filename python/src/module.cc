@@ -81,7 +81,7 @@ py::dict dict_of(const Layout& layout, const engine::Totals& totals) {
   for (const TensorSlot& tensor : layout.tensors) names.append(tensor.name);
   return py::dict(
       py::arg("parameters") = names, py::arg("size") = layout.size(),
-      py::arg("steps") = totals.steps, py::arg("not_finite") = totals.not_finite,
+      py::arg("steps") = totals.steps, py::arg("not_finite") = totals.nonfinite,
       py::arg("coordinates") = totals.coordinates, py::arg("wanted") = totals.wanted,
       py::arg("agreed") = totals.agreed, py::arg("sent_bytes") = totals.sent_bytes,
       py::arg("sent_messages") = totals.sent_messages,
@@ -143,6 +143,7 @@ void bind_session(py::module_& m) {
       .def_property_readonly("rank", &Session::rank)
       .def_property_readonly("size", &Session::size)
       .def("step", &Session::step, WithoutGil())
+      .def("nonfinite_steps", &Session::nonfinite_steps, WithoutGil())
       .def(
           "add_slot",
           [](Session& session, const NamedShapes& tensors) {
@@ -153,7 +154,7 @@ void bind_session(py::module_& m) {
       .def(
           "reduce",
           [](Session& session, int slot, at::Tensor x, bool last, bool whole) {
-            using How = Reducer::Exchange;
+            using How = Reducer::Mode;
             return reduce(session, slot, std::move(x),
                           {.how = whole ? How::whole : How::by_scheme, .last = last});
           },
@@ -170,8 +171,7 @@ void bind_session(py::module_& m) {
       .def(
           "reduce_residuals",
           [](Session& session, int slot, at::Tensor x) {
-            return reduce(session, slot, std::move(x),
-                          {.how = Reducer::Exchange::residuals});
+            return reduce(session, slot, std::move(x), {.how = Reducer::Mode::residuals});
           },
           py::arg("slot"), py::arg("tensor"))
       .def("end_settling", &Session::end_settling)
@@ -190,7 +190,14 @@ void bind_session(py::module_& m) {
             return session.sent_whole(layout_of(tensors));
           },
           py::arg("tensors"))
-      .def("density", &Session::density, WithoutGil())
+      .def(
+          "density",
+          [](Session& session, const NamedShapes& tensors) {
+            const Layout layout = layout_of(tensors);
+            const py::gil_scoped_release release;
+            return session.density(layout);
+          },
+          py::arg("tensors"))
       .def("save", &save)
       .def("load", &load, py::arg("values"), py::arg("step"))
       .def("totals", &totals_of)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session.h"
 
+#include <algorithm>
+
 #include "staging.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
@@ -35,17 +37,17 @@ std::shared_ptr<Session::Open> Session::open() {
   return open_;
 }
 
-void Session::close() {
-  std::shared_ptr<Open> last;
-  {
-    const std::scoped_lock lock(mutex_);
-    last.swap(open_);
-  }
-  if (!last) return;
+Session::Open::~Open() {
   try {
-    last->reducer.wait();
+    reducer.wait();
   } catch (...) {  // whoever waits for a future has been told
   }
+}
+
+void Session::close() {
+  std::shared_ptr<Open> last;  // destroyed without the lock
+  const std::scoped_lock lock(mutex_);
+  last.swap(open_);
 }
 
 bool Session::idle() {
@@ -71,7 +73,7 @@ Future Session::reduce(int slot, at::Tensor x, const Reduction& reduction) {
         future->markCompleted(c10::IValue(staging->tensor()));
       },
       reduction.how);
-  if (reduction.last && reduction.how != Reducer::Exchange::residuals)
+  if (reduction.last && reduction.how != Reducer::Mode::residuals)
     open->reducer.end_step();
   return future;
 }
@@ -84,12 +86,17 @@ std::vector<engine::BucketPlan> Session::plan_buckets(const Layout& parameters,
                               densities.sets_whole_apart());
 }
 
-double Session::density() {
+double Session::density(const Layout& layout) {
   const auto open = this->open();
   const EngineOptions& options = open->reducer.options();
-  return make_schedule(engine::Recipe::of(options).schedule, options.density,
-                       options.steps_per_epoch)
-      ->density(open->reducer.step());
+  const Spec schedule = engine::Recipe::of(options).schedule;
+  const std::uint64_t step = open->reducer.step();
+  double smallest = 1;
+  for (const engine::DensityGroup& group : open->reducer.densities().group(layout))
+    smallest = std::min(
+        smallest,
+        make_schedule(schedule, group.density, options.steps_per_epoch)->density(step));
+  return smallest;
 }
 
 State Session::save() {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/buckets.h"
+#include "engine/bucket_plan.h"
 #include "engine/reducer.h"
 
 namespace topknot::python {
@@ -22,7 +22,7 @@ using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
 /// How a tensor is exchanged.
 struct Reduction {
-  Reducer::Exchange how = Reducer::Exchange::by_scheme;
+  Reducer::Mode how = Reducer::Mode::by_scheme;
   bool last = true;  ///< ends the step
   /// Gets Slot::settled(), unless null.
   std::shared_ptr<std::vector<std::int64_t>> settled = nullptr;
@@ -58,8 +58,8 @@ class Session {
   std::vector<bool> sent_whole(const Layout& layout) {
     return open()->reducer.densities().sent_whole(layout);
   }
-  /// The density of the next step, where no rule says otherwise.
-  double density();
+  /// The smallest density that a tensor of `layout` has in the next step.
+  double density(const Layout& layout);
 
   /// See Reducer.
   State save();
@@ -67,6 +67,7 @@ class Session {
     open()->reducer.load(std::move(state), step);
   }
   std::uint64_t step() { return open()->reducer.step(); }
+  std::uint64_t nonfinite_steps() { return open()->reducer.nonfinite_steps(); }
   /// Of the slots that were removed, with an empty layout; then by slot.
   std::vector<std::pair<Layout, engine::Totals>> totals();
 
@@ -82,6 +83,8 @@ class Session {
     Open(const EngineOptions& options, std::uint64_t coordinates,
          std::unique_ptr<Transport> made)
         : link(std::move(made)), reducer(*link, options, coordinates) {}
+    /// Finishes what is queued: somebody may wait for its futures.
+    ~Open();
     std::unique_ptr<Transport> link;
     Reducer reducer;
   };

@@ -14,8 +14,7 @@ namespace topknot::python {
 Staging::Staging(at::Tensor x) : x_(std::move(x)) {
   if (x_.is_cpu()) return;
   const c10::impl::VirtualGuardImpl guard(x_.device().type());
-  host_ =
-      at::empty({x_.numel()}, at::TensorOptions(x_.scalar_type()).pinned_memory(true));
+  host_ = at::empty(x_.sizes(), at::TensorOptions(x_.scalar_type()).pinned_memory(true));
   host_.copy_(x_, /*non_blocking=*/true);
   arrived_ = std::make_unique<c10::Event>(x_.device().type());
   arrived_->record(guard.getStream(x_.device()));

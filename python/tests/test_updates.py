@@ -8,6 +8,7 @@ def test_two_ranks_exchange_updates(ranks):
         "updates_cases.py",
         "density_one_is_an_exchange_of_gradients",
         "a_schedule_that_begins_dense_is_the_dense_optimizer",
+        "a_rule_is_sparse_where_all_else_is_sent_whole",
         "ranks_keep_the_same_bits",
         "weights_of_any_type_keep_the_same_bits",
         "first_moments_are_masked_where_this_rank_was_settled",

@@ -98,6 +98,14 @@ def a_schedule_that_begins_dense_is_the_dense_optimizer():
         assert not torch.equal(trained(7, optimizer, schedule="dense:steps=6"), dense)
 
 
+def a_rule_is_sparse_where_all_else_is_sent_whole():
+    rule = "body.0.weight=0.05"
+    model, optimizer = made(sgd, density=1, rules=rule)
+    train(model, optimizer, 3)
+    assert residual(model, optimizer).count_nonzero() > 0
+    assert same_bits_everywhere(flat(model))
+
+
 def ranks_keep_the_same_bits():
     for optimizer in (
         sgd,

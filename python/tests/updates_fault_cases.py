@@ -100,6 +100,11 @@ def a_step_that_raises_leaves_the_agreed_weights():
         its.step()
     assert torch.equal(flat(model), flat(twin))
     assert optimizer.param_groups[0]["weight_decay"] == 0.5
+    optimizer.meddle = fail
+    refuses(KeyError, "out of sorts", lambda: train(model, optimizer, 1))
+    for its in (optimizer, other):
+        topknot.settle(its)
+    assert torch.equal(flat(model), flat(twin))
 
 
 def weights_that_drift_apart_are_told():
@@ -129,6 +134,13 @@ def refuses_what_cannot_be():
     ):
         refuses(topknot.ConfigError, words, lambda: made(**options))  # noqa: B023
     refuses(TypeError, "'densty'; nearest is 'density'", lambda: made(densty=0.1))
+    for options, words in (
+        ({"dense_vectors": "False"}, "dense_vectors='False' is not True or False."),
+        ({"steps_per_epoch": 1.5}, "steps_per_epoch=1.5 is not a whole number."),
+        ({"density": "low"}, "density='low' is not a number."),
+        ({"rules": [1]}, "is not a list of texts."),
+    ):
+        refuses(topknot.ConfigError, words, lambda: made(**options))  # noqa: B023
     model, optimizer = made()
     refuses(topknot.ConfigError, "step(closure)", lambda: optimizer.step(lambda: None))
     optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})

@@ -5,6 +5,7 @@ engine, read from the binding, and two of the PyTorch package."""
 import dataclasses
 import difflib
 import math
+import operator
 from typing import Any
 
 from topknot import _core
@@ -27,8 +28,8 @@ class _Methods:
         """Refuses values that the engine would not understand as they are meant."""
         if self.steps_per_epoch < 0:
             raise _core.ConfigError(
-                f"steps_per_epoch={self.steps_per_epoch} is no number of steps: it is at "
-                "least 1, or None where it is not known."
+                f"steps_per_epoch={self.steps_per_epoch} is no number of steps: it is 0, where it "
+                "is not known, or more."
             )
         if self.exchange not in ("updates", "gradients"):
             raise _core.ConfigError(
@@ -82,8 +83,28 @@ def make_options(caller: str, **given: Any) -> Options:
                 + (f"; nearest is {near[0]!r}." if near else ".")
             )
         if value is not None:
-            values[name] = kinds[name](value)
+            values[name] = _converted(name, kinds[name], value)
     return Options(**values)
+
+
+def _converted(name: str, kind: type, value: Any) -> Any:
+    try:
+        if kind is tuple:
+            value = (value,) if isinstance(value, str) else tuple(value)
+            if all(isinstance(one, str) for one in value):
+                return value
+        elif kind is bool:
+            if value in (False, True):
+                return bool(value)
+        elif kind is int:
+            return operator.index(value)
+        elif kind is not str or isinstance(value, str):
+            return kind(value)
+    except (TypeError, ValueError):
+        pass
+    wanted = {tuple: "a list of texts", bool: "True or False", int: "a whole number",
+              float: "a number", str: "a text"}  # fmt: skip
+    raise _core.ConfigError(f"{name}={value!r} is not {wanted[kind]}.")
 
 
 def options() -> dict[str, str]:

@@ -162,6 +162,7 @@ def stats(owner: Any) -> dict[str, Any]:
             if key not in ("parameters", "size", "steps"):
                 total[key] += value
     total["steps"] = core.step()
+    total["not_finite"] = core.nonfinite_steps()
     del total["parameters"], total["size"]
     for entry in [total, *slots]:
         coordinates = entry.pop("coordinates")
@@ -210,14 +211,15 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
     """
     session = session_of(owner)
     core = session.core
-    for one in _states(state):
+    states = _states(state)
+    for one in states:
         before, now = one.get("exchange", "gradients"), session.options.exchange
         if before != now:
             raise _core.ConfigError(
                 f"This state is of an exchange of {before}, and this is one of {now}: the "
                 f"residuals are in other units. Take exchange={before!r}."
             )
-    mine = _share(_states(state), core.rank, core.size)
+    mine = _share(states, core.rank, core.size)
     core.load(mine["values"], mine["step"])
 
 
@@ -225,6 +227,8 @@ def _states(state: Any) -> list[dict[str, Any]]:
     states = [state] if isinstance(state, dict) else list(state)
     if len(states) == 1 and "ranks" in states[0]:
         states = states[0]["ranks"]
+    if not states:
+        raise _core.ConfigError("Here is no state: hand in those of one rank or of all.")
     for one in states:
         if not isinstance(one, dict) or one.get("topknot") != _VERSION:
             raise _core.ConfigError(
@@ -244,10 +248,11 @@ def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]
             f"Here are the states of ranks {sorted(by_rank)} of {before}; rank {rank} of {size} "
             "needs its own, or those of all ranks."
         )
+    # As in store/fold.cc: thresholds and regions are found anew for another number of ranks.
     values = {
         key: value
         for key, value in by_rank[rank % before]["values"].items()
-        if not _is_by_coordinate(value)
+        if not _is_by_coordinate(value) and ("/memory." in key or "/bucket." in key)
     }
     for source in range(rank, before, size):
         for key, value in by_rank[source]["values"].items():

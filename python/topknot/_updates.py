@@ -49,6 +49,7 @@ class Updates:
         self._sparse = make_buckets(
             self._core, [one for one, whole in both if not whole], bucket_bytes
         )
+        self._names = [(name, list(p.shape)) for (name, p), whole in both if not whole]
         self._clip = clip
         self._gain = gain
         self._first_moments = tuple(first_moments)
@@ -57,13 +58,12 @@ class Updates:
 
     @torch.no_grad()
     def begin(self, optimizer: torch.optim.Optimizer) -> None:
-        if self._step is not None:  # the optimizer has raised an exception in it
-            self._step.undo(self._sparse)
+        self._drop_unfinished()
         self._refuse_unknown(optimizer)
         if self._clip > 0:
             limit = self._clip * math.sqrt(self._core.size)
             torch.nn.utils.clip_grad_norm_(_parameters(optimizer), limit)
-        sends_all = not self._sparse or self._core.density() >= 1
+        sends_all = not self._sparse or self._core.density(self._names) >= 1
         finite = self._reduce_gradients(_is_finite(optimizer), sends_all)
         self._step = _Step(optimizer, finite, sends_all)
         if not sends_all:
@@ -96,9 +96,16 @@ class Updates:
         if self._steps & (self._steps - 1) == 0:  # 1, 2, 4, 8, ...
             self._compare_weights()
 
+    def _drop_unfinished(self) -> None:
+        """Undoes a step in which the optimizer has raised an exception."""
+        step, self._step = self._step, None
+        if step is not None:
+            step.undo(self._sparse)
+
     @torch.no_grad()
     def synchronize(self, optimizer: torch.optim.Optimizer) -> None:
         """Makes all gradients NaN on all ranks where one is not finite on any."""
+        self._drop_unfinished()
         worst = torch.tensor([0.0 if _is_finite(optimizer) else 1.0])
         dist.all_reduce(worst, dist.ReduceOp.MAX, self._group)
         if worst.item() > 0:
@@ -108,6 +115,7 @@ class Updates:
     @torch.no_grad()
     def settle(self) -> bool:
         """Returns False, and leaves everything as it was, where a sum is not finite."""
+        self._drop_unfinished()
         for bucket in self._sparse:
             bucket.ticket = self._core.reduce_residuals(bucket.slot, bucket.flat)
         self._core.end_settling()

@@ -44,6 +44,10 @@ class SparseAllreduce:
     def __call__(self, tensor: torch.Tensor, name: str = "tensor") -> torch.Tensor:
         """Reduces `tensor` in place and returns it. Where a gradient, or the sum, is not
         finite it becomes all NaN, and the residual is as before."""
+        if not tensor.is_floating_point():
+            raise _core.ConfigError(
+                f"A tensor of {tensor.dtype} cannot hold a mean: hand in one of a floating type."
+            )
         core = self._session.core
         if name not in self._slots:
             self._slots[name] = (core.add_slot([(name, list(tensor.shape))]), tensor.shape)

@@ -3,6 +3,7 @@
 
 import dataclasses
 import warnings
+import weakref
 from typing import Any
 
 import torch
@@ -88,7 +89,7 @@ def attach(
     model._comm_hooks.append((_python_reducer_hook, None))
     remember(model, session)
     if optimizer is not None:
-        model.register_forward_pre_hook(lambda *_: hand_over_rate(session.core, optimizer))
+        model.register_forward_pre_hook(_RateHook(session.core, optimizer))
     if moves_momentum:
         _take_momentum(optimizer, session.core.rank)
     elif session.core.rank == 0 and not (
@@ -97,6 +98,29 @@ def attach(
         or all(session.core.sent_whole([(name, list(p.shape)) for name, p in trained]))
     ):
         _name_the_better_way()
+
+
+class _RateHook:
+    """Tells the engine the learning rate before each forward pass. A copy of the model that was
+    pickled has one that does nothing."""
+
+    def __init__(self, core: _core.Session, optimizer: torch.optim.Optimizer) -> None:
+        self._core = core
+        self._optimizer = weakref.ref(optimizer)
+
+    def __call__(self, *_) -> None:
+        hand_over_rate(self._core, self._optimizer())
+
+    def __reduce__(self):
+        return _ignore_rate, ()
+
+
+def _ignore_rate():
+    return _ignored
+
+
+def _ignored(*_) -> None:
+    pass
 
 
 def _has_momentum(optimizer: torch.optim.Optimizer) -> bool:

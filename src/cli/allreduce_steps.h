@@ -43,7 +43,7 @@ struct AllreduceRow {
   double sum_nnz = 0;
   double vs_dense = 0;
 
-  bool sound() const { return wrong == 0 && lost == 0 && agree; }
+  bool correct() const { return wrong == 0 && lost == 0 && agree; }
 };
 
 /// Throws ConfigError, before any work, when a name or a number cannot be.

@@ -117,7 +117,7 @@ int run(Options& options) {
       print_table(options, link.size(), rows);
     }
     if (!std::all_of(rows.begin(), rows.end(),
-                     [](const Row& row) { return row.sound(); }))
+                     [](const Row& row) { return row.correct(); }))
       exit_code = kCheckFailed;
   });
   return exit_code;

@@ -87,7 +87,7 @@ RunFolder::RunFolder(fs::path path, FolderUse use) : path_(std::move(path)), use
   on_disk([&] {
     if (use_ == FolderUse::fresh && fs::exists(path_ / "run.json"))
       throw ConfigError(fmt::format(
-          "There is a run in {} already: go on with it by --resume, replace it by "
+          "There is a run in {} already: resume it by --resume, replace it by "
           "--overwrite, or name another --out.",
           path_.string()));
     if (fs::exists(path_) && !fs::is_directory(path_))

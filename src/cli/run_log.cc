@@ -280,7 +280,7 @@ std::string RunLog::summary(const train::Outcome& outcome) const {
 
 void RunLog::finish(const train::Outcome& outcome) {
   if (bar_) bar_->clear();
-  if (options_.folder == nullptr || outcome.left_early) return;
+  if (options_.folder == nullptr || outcome.stopped_early) return;
   options_.folder->write("result.json", to_json(job_, options_.workers, outcome));
 }
 

@@ -23,12 +23,12 @@ void listen(int number, int flags) {
 
 }  // namespace
 
-void listen_for_leave() {
+void listen_for_stop() {
   listen(SIGUSR1, 0);
   listen(SIGTERM, 0);
   listen(SIGINT, static_cast<int>(SA_RESETHAND));
 }
 
-bool leave_was_asked() { return asked; }
+bool stop_was_asked() { return asked; }
 
 }  // namespace topknot::cli

@@ -7,9 +7,9 @@ namespace topknot::cli {
 
 /// From now on USR1, TERM and INT ask to stop rather than end the process; a second INT
 /// ends it.
-void listen_for_leave();
+void listen_for_stop();
 
 /// Whether one of them has come.
-bool leave_was_asked();
+bool stop_was_asked();
 
 }  // namespace topknot::cli

@@ -273,10 +273,10 @@ class SparDL final : public Collective {
       return butterfly_.run(channel_, across_, region, quota_, own, dropped_);
     dropped_.cut(own, giving_.amount(quota_, across_.size()));
     same_region_.assign(at(across_.size()), region);
-    allgather_.run_among(channel_, across_, own, same_region_, quota_, gifts_, error_,
+    allgather_.run_among(channel_, across_, own, same_region_, quota_, of_teams_, error_,
                          Route::log);
     dropped_.keep_error(own.index, error_);
-    add_up(gifts_, own);
+    add_up(of_teams_, own);
     channel_.report_unless_finite(own.value);
     giving_.correct(own.size(), quota_);
     // What falls out here is not in the sum, so every rank keeps its own share of it.
@@ -341,7 +341,7 @@ class SparDL final : public Collective {
   Message packed_;
   std::vector<float> error_;
   std::vector<Region> same_region_;   // my block's, for every team
-  std::vector<Sparse> gifts_;         // of my block, by team
+  std::vector<Sparse> of_teams_;      // of my block, by team
   std::vector<Sparse> blocks_;        // the sum, by block
   std::vector<std::uint32_t> index_;  // of the sum; increases
   std::vector<std::uint32_t> settled_;

@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/buckets.h"
+#include "engine/bucket_plan.h"
 #include "engine/reducer.h"
 #include "topknot/error.h"
 
@@ -126,14 +126,14 @@ class Engine::Impl {
     start_ = channel_->now();
     for (const auto& bucket : buckets_) {
       bucket->ready_at = start_;
-      submit(*bucket, engine::Reducer::Exchange::residuals);
+      submit(*bucket, engine::Reducer::Mode::residuals);
     }
     reducer_.end_settling();
     return complete(start_);
   }
 
   Units units(std::size_t parameter) {
-    const Bucket* const bucket = find(parameter).bucket;
+    const GradientBucket* const bucket = find(parameter).bucket;
     return bucket == nullptr ? Units::gradients : bucket->units;
   }
 
@@ -145,9 +145,10 @@ class Engine::Impl {
 
   void load(State state) {
     refuse_in_step("load");
-    begun_ = steps_in(state, begun_);
+    const std::uint64_t steps = steps_in(state, begun_);
     state.values.erase(kEngineSteps);
-    reducer_.load(std::move(state), begun_);
+    reducer_.load(std::move(state), steps);
+    begun_ = steps;
   }
 
   std::uint64_t steps() const noexcept { return begun_; }
@@ -156,8 +157,8 @@ class Engine::Impl {
 
  private:
   /// A bucket's gradients, and how many of them are still to come in this step.
-  struct Bucket {
-    explicit Bucket(const engine::BucketPlan& plan)
+  struct GradientBucket {
+    explicit GradientBucket(const engine::BucketPlan& plan)
         : gradients(plan.layout.size()), parameters(plan.parameters.size()) {}
 
     AlignedFloats gradients;
@@ -170,14 +171,14 @@ class Engine::Impl {
 
   /// Where a parameter's gradient is; no bucket for one without coordinates.
   struct Parameter {
-    Bucket* bucket = nullptr;
+    GradientBucket* bucket = nullptr;
     std::span<float> gradient;
     bool ready = false;
   };
 
   void add_bucket(const engine::BucketPlan& plan) {
-    buckets_.push_back(std::make_unique<Bucket>(plan));
-    Bucket& bucket = *buckets_.back();
+    buckets_.push_back(std::make_unique<GradientBucket>(plan));
+    GradientBucket& bucket = *buckets_.back();
     bucket.slot = reducer_.add_slot(plan.layout);
     bucket.units = reducer_.slot(bucket.slot).units();
     layouts_.push_back(plan.layout);
@@ -202,9 +203,9 @@ class Engine::Impl {
                           "() was called within a step: finish() it first.");
   }
 
-  void submit_next() { submit(*buckets_[next_++], engine::Reducer::Exchange::by_scheme); }
+  void submit_next() { submit(*buckets_[next_++], engine::Reducer::Mode::by_scheme); }
 
-  void submit(Bucket& bucket, engine::Reducer::Exchange exchange) {
+  void submit(GradientBucket& bucket, engine::Reducer::Mode exchange) {
     reducer_.submit(
         bucket.slot, [&bucket] { return bucket.gradients.all(); }, {}, exchange);
   }
@@ -225,8 +226,9 @@ class Engine::Impl {
     return report;
   }
 
-  std::unique_ptr<Transport> channel_;            // the parent of the slots' own
-  std::vector<std::unique_ptr<Bucket>> buckets_;  // in the order of their exchange
+  std::unique_ptr<Transport> channel_;  // the parent of the slots' own
+  std::vector<std::unique_ptr<GradientBucket>>
+      buckets_;  // in the order of their exchange
   std::vector<Layout> layouts_;
   std::vector<Parameter> parameters_;  // by parameter
 

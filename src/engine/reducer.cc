@@ -2,6 +2,7 @@
 #include "engine/reducer.h"
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "topknot/error.h"
@@ -26,13 +27,27 @@ void Reducer::queue(Task task) {
   });
 }
 
+template <typename Task>
+void Reducer::behind_the_queue(Task task) {
+  std::promise<void> answer;
+  pipeline_.submit([&] {
+    try {
+      task();
+      answer.set_value();
+    } catch (...) {
+      answer.set_exception(std::current_exception());
+    }
+  });
+  answer.get_future().get();
+}
+
 int Reducer::add_slot(Layout layout) {
   check_length(layout.size());
   const int number = next_number_++;
   queue([this, number, layout = std::move(layout)]() mutable {
     const std::uint64_t whole = coordinates_ == 0 ? layout.size() : coordinates_;
-    auto slot =
-        std::make_unique<Slot>(std::move(layout), options_, whole, link_, next_channel_);
+    auto slot = std::make_unique<Slot>(std::move(layout), options_, densities_, whole,
+                                       link_, next_channel_);
     give_carried(*slot);
     slots_.emplace(number, std::move(slot));
   });
@@ -57,20 +72,19 @@ void Reducer::set_learning_rate(double rate) {
   queue([this, rate] { learning_rate_ = rate; });
 }
 
-void Reducer::submit(int slot, Source source, Done done, Exchange exchange) {
+void Reducer::submit(int slot, Source source, Done done, Mode mode) {
   pipeline_.submit([this, slot, source = std::move(source), done = std::move(done),
-                    exchange] { reduce(slot, source, done, exchange); });
+                    mode] { reduce(slot, source, done, mode); });
 }
 
 // Calls `done` in any case.
-void Reducer::reduce(int number, const Source& source, const Done& done,
-                     Exchange exchange) {
+void Reducer::reduce(int number, const Source& source, const Done& done, Mode mode) {
   Result result;
   if (!error_) {
     try {
       Slot& slot = *slots_.at(number);
       result.slot = &slot;
-      StepTrace trace = this->exchange(slot, source(), exchange);
+      StepTrace trace = exchange(slot, source(), mode);
       trace.step = step_;
       finite_ &= trace.finite;
       result.finite = trace.finite;
@@ -84,18 +98,20 @@ void Reducer::reduce(int number, const Source& source, const Done& done,
   }
   result.finite = false;
   result.error = error_;
-  if (done) done(result);
+  try {
+    if (done) done(result);
+  } catch (...) {  // nobody is left to tell
+  }
 }
 
-StepTrace Reducer::exchange(Slot& slot, std::span<float> x, Exchange exchange) {
+StepTrace Reducer::exchange(Slot& slot, std::span<float> x, Mode mode) {
   if (x.size() != slot.layout().size())
     throw ConfigError("A vector of " + std::to_string(x.size()) +
                       " values was submitted to a slot of " +
                       std::to_string(slot.layout().size()) + ".");
-  if (exchange == Exchange::residuals) return slot.average_residuals(x);
+  if (mode == Mode::residuals) return slot.average_residuals(x);
   if (finite_) {
-    return exchange == Exchange::whole ? slot.step_whole(x)
-                                       : slot.step(x, step_, learning_rate_);
+    return mode == Mode::whole ? slot.step_whole(x) : slot.step(x, step_, learning_rate_);
   }
   StepTrace trace = slot.leave_out(step_);
   trace.start = link_.now();
@@ -133,9 +149,12 @@ void Reducer::end(bool is_step) {
     report_.busy_seconds += trace.seconds;
   }
   report_.buckets = std::exchange(traces_, {});
+  if (is_step) {
+    ++step_;
+    nonfinite_steps_ += finite_ ? 0 : 1;
+  }
   in_step_.clear();
   finite_ = true;
-  if (is_step) ++step_;
 }
 
 void Reducer::wait() {
@@ -148,44 +167,72 @@ StepReport Reducer::take_report() {
   return std::move(report_);
 }
 
-// A key is PARAMETER/PART.FIELD, and '0' is the character behind '/'.
+// A key is PARAMETER/PART.FIELD. A parameter's name may have a '/' in it, a field has none.
 void Reducer::give_carried(Slot& slot) {
   slot.load(carried_);
-  auto& values = carried_.values;
-  for (const TensorSlot& tensor : slot.layout().tensors)
-    values.erase(values.lower_bound(tensor.name + "/"),
-                 values.lower_bound(tensor.name + "0"));
+  for (const TensorSlot& tensor : slot.layout().tensors) {
+    const std::string prefix = tensor.name + "/";
+    auto& values = carried_.values;
+    for (auto key = values.lower_bound(prefix);
+         key != values.end() && key->first.starts_with(prefix);) {
+      if (key->first.find('/', prefix.size()) != std::string::npos) {
+        ++key;
+        continue;
+      }
+      carried_.estimates.erase(key->first);
+      key = values.erase(key);
+    }
+  }
 }
 
 void Reducer::save(State& state) {
-  pipeline_.drain();
-  for (const auto& [key, value] : carried_.values) state.values[key] = value;
-  state.estimates.insert(carried_.estimates.begin(), carried_.estimates.end());
-  for (const auto& [number, slot] : slots_) slot->save(state);
+  behind_the_queue([&] {
+    for (const auto& [key, value] : carried_.values) state.values[key] = value;
+    state.estimates.insert(carried_.estimates.begin(), carried_.estimates.end());
+    for (const auto& [number, slot] : slots_) slot->save(state);
+  });
 }
 
 void Reducer::load(State state, std::uint64_t step) {
-  pipeline_.drain();
-  carried_ = std::move(state);
-  step_ = step;
-  for (const auto& [number, slot] : slots_) give_carried(*slot);
+  behind_the_queue([&] {
+    State before;
+    for (const auto& [number, slot] : slots_) slot->save(before);
+    State carried = std::exchange(carried_, std::move(state));
+    try {
+      for (const auto& [number, slot] : slots_) give_carried(*slot);
+    } catch (...) {
+      carried_ = std::move(carried);
+      for (const auto& [number, slot] : slots_) slot->load(before);
+      throw;
+    }
+    step_ = step;
+  });
 }
 
 std::uint64_t Reducer::step() {
-  pipeline_.drain();
-  return step_;
+  std::uint64_t step = 0;
+  behind_the_queue([&] { step = step_; });
+  return step;
+}
+
+std::uint64_t Reducer::nonfinite_steps() {
+  std::uint64_t steps = 0;
+  behind_the_queue([&] { steps = nonfinite_steps_; });
+  return steps;
 }
 
 Totals Reducer::removed_totals() {
-  pipeline_.drain();
-  return removed_;
+  Totals totals;
+  behind_the_queue([&] { totals = removed_; });
+  return totals;
 }
 
 std::vector<std::pair<Layout, Totals>> Reducer::totals() {
-  pipeline_.drain();
   std::vector<std::pair<Layout, Totals>> all;
-  for (const auto& [number, slot] : slots_)
-    all.emplace_back(slot->layout(), slot->totals());
+  behind_the_queue([&] {
+    for (const auto& [number, slot] : slots_)
+      all.emplace_back(slot->layout(), slot->totals());
+  });
   return all;
 }
 
@@ -195,9 +242,10 @@ const Slot& Reducer::slot(int number) {
 }
 
 std::uint64_t Reducer::memory_bytes() {
-  pipeline_.drain();
   std::uint64_t bytes = 0;
-  for (const auto& [number, slot] : slots_) bytes += slot->memory_bytes();
+  behind_the_queue([&] {
+    for (const auto& [number, slot] : slots_) bytes += slot->memory_bytes();
+  });
   return bytes;
 }
 

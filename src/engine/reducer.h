@@ -33,7 +33,7 @@ namespace topknot::engine {
 class Reducer {
  public:
   /// How a vector is exchanged.
-  enum class Exchange {
+  enum class Mode {
     by_scheme,
     whole,      ///< by a dense sum in which no residual takes part
     residuals,  ///< all of the residual is exchanged, and its mean replaces the vector
@@ -68,17 +68,16 @@ class Reducer {
   void remove_slots(std::vector<int> slots);
   /// The rate that the steps from now on are applied with. 1 until it is set.
   void set_learning_rate(double rate);
-  void submit(int slot, Source source, Done done = {},
-              Exchange exchange = Exchange::by_scheme);
+  void submit(int slot, Source source, Done done = {}, Mode mode = Mode::by_scheme);
   /// Ends a step of the vectors that were submitted since the last end.
   void end_step();
   /// Ends an exchange of residuals: they become zero where the sums of all slots were finite,
   /// and stay as they are elsewhere. No step.
   void end_settling();
 
-  // ---- at once, after waiting for all that is queued
+  // ---- answered behind all that is queued
 
-  /// Throws the error of an exchange, this time and every later one: then nothing is
+  /// Waits for it. Throws the error of an exchange, this time and every later one: then nothing is
   /// exchanged any more, and the state can still be saved.
   void wait();
   /// Of the last end_step() or end_settling(): sums over the slots and one trace for each, in
@@ -86,10 +85,13 @@ class Reducer {
   StepReport take_report();
 
   /// Saves and loads what is kept from step to step, with what is carried. A slot takes its
-  /// state now or when it is added. Throws ConfigError where a parameter has another length.
+  /// state now or when it is added. Throws ConfigError where a parameter has another length;
+  /// everything is then as it was.
   void save(State& state);
   void load(State state, std::uint64_t step);
   std::uint64_t step();
+  /// Of all steps so far, those that were not applied.
+  std::uint64_t nonfinite_steps();
 
   /// Of the slots that were removed; then of each, by number.
   Totals removed_totals();
@@ -107,8 +109,10 @@ class Reducer {
   // On the communication thread, or between tasks.
   template <typename Task>
   void queue(Task task);
-  void reduce(int number, const Source& source, const Done& done, Exchange exchange);
-  StepTrace exchange(Slot& slot, std::span<float> x, Exchange exchange);
+  template <typename Task>
+  void behind_the_queue(Task task);
+  void reduce(int number, const Source& source, const Done& done, Mode mode);
+  StepTrace exchange(Slot& slot, std::span<float> x, Mode mode);
   void give_carried(Slot& slot);
   void end(bool is_step);
 
@@ -123,6 +127,7 @@ class Reducer {
   State carried_;  // of parameters that no slot has taken yet
   double learning_rate_ = 1;
   std::uint64_t step_ = 0;
+  std::uint64_t nonfinite_steps_ = 0;
   std::vector<Slot*> in_step_;
   std::vector<StepTrace> traces_;
   bool finite_ = true;  // no slot of this step was not finite so far

@@ -7,15 +7,6 @@
 namespace topknot::engine {
 namespace {
 
-// In the layout of the part in place: another part's tensor, which is all zeros here.
-constexpr std::string_view kElsewhere = "@";
-
-std::string elsewhere(const std::string& name) {
-  std::string marked(kElsewhere);
-  marked += name;
-  return marked;
-}
-
 std::size_t size_of(const DensityGroup& group, const Layout& layout) {
   std::size_t size = 0;
   for (const std::size_t i : group.tensors) size += layout.tensors[i].size();
@@ -39,7 +30,7 @@ void add(StepTrace& total, const StepTrace& part) {
 
 void Totals::add(const Totals& other) {
   steps = std::max(steps, other.steps);
-  not_finite += other.not_finite;
+  nonfinite += other.nonfinite;
   coordinates += other.coordinates;
   wanted += other.wanted;
   agreed += other.agreed;
@@ -50,46 +41,51 @@ void Totals::add(const Totals& other) {
   seconds += other.seconds;
 }
 
-Slot::Slot(Layout layout, const EngineOptions& options, std::uint64_t coordinates,
-           Transport& link, int& next_channel)
+Slot::Slot(Layout layout, const EngineOptions& options, const Densities& densities,
+           std::uint64_t coordinates, Transport& link, int& next_channel)
     : layout_(std::move(layout)) {
   check_length(layout_.size());
-  std::vector<DensityGroup> groups = Densities(options).group(layout_);
+  std::vector<DensityGroup> groups = densities.group(layout_);
   std::stable_sort(groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
     return size_of(a, layout_) < size_of(b, layout_);
   });
-  for (const DensityGroup& group : groups)
-    add_part(group, &group == &groups.back(), options, coordinates, link, next_channel);
+  const Recipe recipe = Recipe::of(options);
+  for (const DensityGroup& group : groups) {
+    const bool in_place = &group == &groups.back();
+    if (size_of(group, layout_) == 0 && !in_place) continue;
+    Part part;
+    part.in_place = in_place;
+    const Layout own = place_tensors(group, part);
+    part.schedule =
+        make_schedule(recipe.schedule, group.density, options.steps_per_epoch);
+    part.bucket = std::make_unique<Bucket>(
+        own,
+        (densities.sends_whole(group) ? recipe.whole() : recipe)
+            .clipped(options.clip, link.size(), part.size, coordinates),
+        link, next_channel++);
+    parts_.push_back(std::move(part));
+  }
 }
 
-void Slot::add_part(const DensityGroup& group, bool in_place,
-                    const EngineOptions& options, std::uint64_t coordinates,
-                    Transport& link, int& next_channel) {
-  Part part;
+// In place, the tensors of other parts have no name: no state is kept for them.
+Layout Slot::place_tensors(const DensityGroup& group, Part& part) const {
   Layout own;
-  if (in_place) {
+  if (part.in_place) {
     own = layout_;
-    for (TensorSlot& tensor : own.tensors) tensor.name = elsewhere(tensor.name);
+    for (TensorSlot& tensor : own.tensors) tensor.name.clear();
   }
   for (const std::size_t i : group.tensors) {
     const TensorSlot& tensor = layout_.tensors[i];
     part.pieces.push_back({tensor.offset, tensor.size()});
-    if (in_place) {
+    if (part.in_place) {
       own.tensors[i].name = tensor.name;
     } else {
       own.tensors.push_back({tensor.name, part.size, tensor.shape});
     }
     part.size += tensor.size();
   }
-  if (!in_place) part.apart.resize(part.size);
-  const Recipe recipe = Recipe::of(options);
-  part.schedule = make_schedule(recipe.schedule, group.density, options.steps_per_epoch);
-  part.bucket = std::make_unique<Bucket>(
-      own,
-      (Densities(options).sends_whole(group) ? recipe.whole() : recipe)
-          .clipped(options.clip, link.size(), part.size, coordinates),
-      link, next_channel++);
-  parts_.push_back(std::move(part));
+  if (!part.in_place) part.apart.resize(part.size);
+  return own;
 }
 
 // Hands each part its own tensors: those of the part in place where they are, in a vector in
@@ -99,7 +95,7 @@ StepTrace Slot::in_parts(std::span<float> x, Exchange exchange) {
   for (Part& part : parts_) {
     std::size_t at = 0;
     part.stepped = false;
-    if (part.apart.empty()) continue;
+    if (part.in_place) continue;
     for (const Piece& piece : part.pieces) {
       const auto from = x.subspan(piece.offset, piece.size);
       std::copy(from.begin(), from.end(), part.apart.begin() + at);
@@ -109,12 +105,11 @@ StepTrace Slot::in_parts(std::span<float> x, Exchange exchange) {
   }
   StepTrace total;
   for (Part& part : parts_)
-    add(total,
-        exchange(part, part.apart.empty() ? x : std::span<float>(part.apart), total));
+    add(total, exchange(part, part.in_place ? x : std::span<float>(part.apart), total));
   count(total);
   for (const Part& part : parts_) {
     std::size_t at = 0;
-    if (part.apart.empty()) continue;
+    if (part.in_place) continue;
     for (const Piece& piece : part.pieces) {
       std::copy_n(part.apart.begin() + at, piece.size, x.begin() + piece.offset);
       at += piece.size;
@@ -129,7 +124,7 @@ StepTrace Slot::step(std::span<float> x, std::uint64_t step, double learning_rat
         return so_far.finite ? step_part(part, own, step, learning_rate) : StepTrace();
       });
   ++totals_.steps;
-  totals_.not_finite += trace.finite ? 0 : 1;
+  totals_.nonfinite += trace.finite ? 0 : 1;
   return trace;
 }
 
@@ -157,7 +152,7 @@ StepTrace Slot::step_whole(std::span<float> x) {
         return part.bucket->average(own);
       });
   ++totals_.steps;
-  totals_.not_finite += trace.finite ? 0 : 1;
+  totals_.nonfinite += trace.finite ? 0 : 1;
   return trace;
 }
 
@@ -169,7 +164,7 @@ StepTrace Slot::leave_out(std::uint64_t step) {
   }
   trace.finite = false;
   ++totals_.steps;
-  ++totals_.not_finite;
+  ++totals_.nonfinite;
   return trace;
 }
 
@@ -199,7 +194,7 @@ std::vector<std::int64_t> Slot::settled() const {
     auto next = own.begin();
     std::size_t apart_to = 0;
     for (const Piece& piece : part.pieces) {
-      const std::size_t start = part.apart.empty() ? piece.offset : apart_to;
+      const std::size_t start = part.in_place ? piece.offset : apart_to;
       apart_to += piece.size;
       next = std::lower_bound(next, own.end(), start);
       for (; next != own.end() && *next < start + piece.size; ++next)
@@ -218,13 +213,8 @@ void Slot::count(const StepTrace& trace) {
   totals_.seconds += trace.seconds;
 }
 
-// What the part in place would save for the tensors of others is zeros.
 void Slot::save(State& state) {
   for (Part& part : parts_) part.bucket->save(state);
-  std::erase_if(state.values, [](const auto& entry) {
-    return entry.first.starts_with(kElsewhere) &&
-           std::holds_alternative<std::vector<float>>(entry.second);
-  });
 }
 
 void Slot::load(const State& state) {

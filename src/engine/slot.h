@@ -8,8 +8,8 @@
 //   apart      [ conv1.bias | conv2.bias ]                                 whole
 //
 // Each density is a part with a Bucket of its own. The largest part is reduced where it is,
-// so that it is never copied; the tensors of the others are zeros in it, which are never
-// selected. The other parts are copied out, reduced as vectors of their own, and copied back.
+// so that it is never copied; the tensors of the others are zeros in it, which change no sum.
+// The other parts are copied out, reduced as vectors of their own, and copied back.
 // A vector of one density, as the engine's own buckets are, is one part in place.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace topknot::engine {
 /// Sums over steps, of one slot or of several.
 struct Totals {
   std::uint64_t steps = 0;
-  std::uint64_t not_finite = 0;
+  std::uint64_t nonfinite = 0;
   std::uint64_t coordinates = 0;  ///< summed over the steps, as are all below
   std::uint64_t wanted = 0;
   std::uint64_t agreed = 0;
@@ -42,10 +42,10 @@ struct Totals {
 
 class Slot {
  public:
-  /// Takes channels of `link` from `next_channel` on. `coordinates`: of the whole gradient,
-  /// of which this vector is a bucket; for clipping.
-  Slot(Layout layout, const EngineOptions& options, std::uint64_t coordinates,
-       Transport& link, int& next_channel);
+  /// Takes channels of `link` from `next_channel` on. `densities` are those of `options`.
+  /// `coordinates`: of the whole gradient, of which this vector is a bucket; for clipping.
+  Slot(Layout layout, const EngineOptions& options, const Densities& densities,
+       std::uint64_t coordinates, Transport& link, int& next_channel);
 
   /// Replaces `x` with the mean that the ranks agreed on in step number `step`. Where the
   /// trace says that it was not finite, `x` is not to be used, and undo() must be called.
@@ -71,7 +71,7 @@ class Slot {
 
   const Layout& layout() const noexcept { return layout_; }
   const Totals& totals() const noexcept { return totals_; }
-  /// Of the tensors, which are all of one kind where they have one density.
+  /// Of the part in place: of all tensors, where they have one density.
   Units units() const noexcept { return parts_.back().bucket->units(); }
   std::uint64_t memory_bytes() const;
 
@@ -85,12 +85,13 @@ class Slot {
     std::unique_ptr<Schedule> schedule;
     std::size_t size = 0;       // of its tensors
     std::vector<Piece> pieces;  // where they are in the vector
-    std::vector<float> apart;   // as long as they are; empty for the part in place
-    bool stepped = false;       // and was finite, in the last step()
+    bool in_place = false;
+    std::vector<float> apart;  // a copy of them, unless in place
+    bool stepped = false;      // and was finite, in the last step()
   };
 
-  void add_part(const DensityGroup& group, bool in_place, const EngineOptions& options,
-                std::uint64_t coordinates, Transport& link, int& next_channel);
+  /// The layout of its bucket: of its own tensors, or in place of all of them.
+  Layout place_tensors(const DensityGroup& group, Part& part) const;
   template <typename Exchange>
   StepTrace in_parts(std::span<float> x, Exchange exchange);
   StepTrace step_part(Part& part, std::span<float> own, std::uint64_t step,

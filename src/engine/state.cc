@@ -2,6 +2,7 @@
 #include "engine/state.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "topknot/error.h"
 
@@ -13,10 +14,8 @@ std::string key_of(std::string_view tensor, std::string_view part,
   return std::string(tensor) + "/" + std::string(part) + "." + std::string(name);
 }
 
-// What belongs to the whole bucket is kept with its first tensor.
-std::string bucket_key(const Layout& layout, std::string_view part,
-                       std::string_view name) {
-  return key_of(layout.tensors.empty() ? "" : layout.tensors.front().name, part, name);
+bool follows_tensors(std::string_view part) {
+  return part == "memory" || part == "bucket";
 }
 
 template <typename T>
@@ -30,31 +29,28 @@ const T* find(const State& state, const std::string& key) {
   return value;
 }
 
-template <typename T>
-void load(const State& state, const std::string& key, T& value) {
-  if (const T* saved = find<T>(state, key)) value = *saved;
-}
-
 }  // namespace
 
-void StateSaver::field(std::string_view name, float& value) {
-  state_.values[bucket_key(layout_, part_, name)] = value;
+template <typename T>
+void StateSaver::save(std::string_view name, const T& value) {
+  for (const TensorSlot& tensor : layout_.tensors) {
+    if (tensor.name.empty()) continue;
+    state_.values[key_of(tensor.name, part_, name)] = value;
+    if (!follows_tensors(part_)) return;
+  }
 }
-void StateSaver::field(std::string_view name, double& value) {
-  state_.values[bucket_key(layout_, part_, name)] = value;
-}
-void StateSaver::field(std::string_view name, std::int64_t& value) {
-  state_.values[bucket_key(layout_, part_, name)] = value;
-}
-void StateSaver::field(std::string_view name, std::uint64_t& value) {
-  state_.values[bucket_key(layout_, part_, name)] = value;
-}
+
+void StateSaver::field(std::string_view name, float& value) { save(name, value); }
+void StateSaver::field(std::string_view name, double& value) { save(name, value); }
+void StateSaver::field(std::string_view name, std::int64_t& value) { save(name, value); }
+void StateSaver::field(std::string_view name, std::uint64_t& value) { save(name, value); }
 void StateSaver::field(std::string_view name, std::vector<std::uint64_t>& values) {
-  state_.values[bucket_key(layout_, part_, name)] = values;
+  save(name, values);
 }
 
 void StateSaver::coordinates(std::string_view name, std::span<float> values) {
   for (const TensorSlot& tensor : layout_.tensors) {
+    if (tensor.name.empty()) continue;
     const auto piece = values.subspan(tensor.offset, tensor.size());
     state_.values[key_of(tensor.name, part_, name)] =
         std::vector<float>(piece.begin(), piece.end());
@@ -64,23 +60,31 @@ void StateSaver::coordinates(std::string_view name, std::span<float> values) {
 void StateSaver::estimates(std::string_view name, std::span<float> values) {
   coordinates(name, values);
   for (const TensorSlot& tensor : layout_.tensors)
-    state_.estimates.insert(key_of(tensor.name, part_, name));
+    if (!tensor.name.empty()) state_.estimates.insert(key_of(tensor.name, part_, name));
 }
 
-void StateLoader::field(std::string_view name, float& value) {
-  load(state_, bucket_key(layout_, part_, name), value);
+// Tensors of several buckets may have come together: of counts the largest holds for all.
+template <typename T>
+void StateLoader::load(std::string_view name, T& value) {
+  const T* first = nullptr;
+  for (const TensorSlot& tensor : layout_.tensors) {
+    if (tensor.name.empty()) continue;
+    const T* const saved = find<T>(state_, key_of(tensor.name, part_, name));
+    if (first == nullptr && saved != nullptr) value = *(first = saved);
+    if constexpr (std::is_same_v<T, std::uint64_t>)
+      if (saved != nullptr) value = std::max(value, *saved);
+    if (!follows_tensors(part_)) return;
+  }
 }
-void StateLoader::field(std::string_view name, double& value) {
-  load(state_, bucket_key(layout_, part_, name), value);
-}
-void StateLoader::field(std::string_view name, std::int64_t& value) {
-  load(state_, bucket_key(layout_, part_, name), value);
-}
+
+void StateLoader::field(std::string_view name, float& value) { load(name, value); }
+void StateLoader::field(std::string_view name, double& value) { load(name, value); }
+void StateLoader::field(std::string_view name, std::int64_t& value) { load(name, value); }
 void StateLoader::field(std::string_view name, std::uint64_t& value) {
-  load(state_, bucket_key(layout_, part_, name), value);
+  load(name, value);
 }
 void StateLoader::field(std::string_view name, std::vector<std::uint64_t>& values) {
-  load(state_, bucket_key(layout_, part_, name), values);
+  load(name, values);
 }
 
 void StateLoader::coordinates(std::string_view name, std::span<float> values) {

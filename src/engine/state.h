@@ -2,8 +2,10 @@
 //
 // Saves what an object keeps from step to step into a State, and loads it. Values of
 // coordinates are cut up by tensor and kept under the parameter's name, never under a
-// bucket's number, for buckets are made anew. A value of a bucket as a whole (a threshold, a
-// counter) is kept under the name of its first tensor.
+// bucket's number, for buckets are made anew. A value of a bucket as a whole is kept under the
+// name of its first tensor; those of the parts "memory" and "bucket" (Adam's count of steps, the
+// last learning rate) under the names of all its tensors, since they belong to the values of these
+// wherever they are put. A tensor without a name has no state.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,9 @@ class StateSaver final : public StateVisitor {
   void estimates(std::string_view name, std::span<float> values) override;
 
  private:
+  template <typename T>
+  void save(std::string_view name, const T& value);
+
   State& state_;
   const Layout& layout_;
   const std::string part_;
@@ -52,6 +57,9 @@ class StateLoader final : public StateVisitor {
   void coordinates(std::string_view name, std::span<float> values) override;
 
  private:
+  template <typename T>
+  void load(std::string_view name, T& value);
+
   const State& state_;
   const Layout& layout_;
   const std::string part_;

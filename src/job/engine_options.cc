@@ -28,7 +28,11 @@ std::string_view exchange_of(const Job& job) {
 // The memory with the arithmetic of this optimizer, which takes the same parameters.
 std::string memory_that_steps(const Spec& optimizer) {
   const std::string own = optimizer.params.str();
-  if (optimizer.name != "sgd") return "adam" + (own.empty() ? "" : ":" + own);
+  if (optimizer.name == "adam" || optimizer.name == "adamw")
+    return "adam" + (own.empty() ? "" : ":" + own);
+  if (optimizer.name != "sgd")
+    throw ConfigError("No memory takes the steps of the optimizer " + optimizer.name +
+                      ": exchange=gradients leaves it behind the exchange.");
   Params params = optimizer.params;
   const double momentum = params.number("momentum", 0, 0, 1, "");
   return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;

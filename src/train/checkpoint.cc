@@ -147,7 +147,7 @@ void restore_optimizer(const store::Container& from, const std::string& whose,
       const std::string name = slot_name(whose, optimizer.slots()[s], replica.tensor(i));
       if (!from.has(name))
         throw ConfigError("The checkpoint was made with another optimizer: it has no " +
-                          name + ". Go on with the optimizer it was made with.");
+                          name + ". Resume with the optimizer it was made with.");
       copy(from, name, optimizer.slot(s, i));
     }
   optimizer.steps() = from.scalar<std::uint64_t>(whose + ".steps");
@@ -164,7 +164,7 @@ void refuse_other_units(const store::Container& shared, Replica& replica) {
   if (has_updates(replica) != then)
     throw ConfigError(std::string("The checkpoint was made with exchange=") +
                       (then ? "updates" : "gradients") +
-                      ", and its residuals are in other units: go on with the same.");
+                      ", and its residuals are in other units: resume with the same.");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 //
 //   pass       forward and backward, `accumulate` times; buckets set out as they fill
 //   finish     the synchronizer exchanges and moves the weights: the same bits on every rank
-//   share      one small message round: losses, bytes, and whether a rank was asked to leave
+//   share      one small message round: losses, bytes, and whether a rank was asked to stop
 //
 // With local steps the exchange and the message come at the end of a round of steps. Everything
 // that reads or changes the weights comes between rounds: settling, comparing the ranks,
@@ -54,13 +54,13 @@ Outcome Loop::run() {
   comparison_.require_equal(state_fields(live()));
   start();
   const Stopwatch watch;
-  while (!progress_.is_over() && !leaving_ && !nonfinite_.failed()) {
+  while (!progress_.is_over() && !stopping_ && !nonfinite_.failed()) {
     step();
     if (round_.empty() && !nonfinite_.failed()) between_rounds();
   }
   drift_.require_equal(live());
   outcome_.recorded_steps = recorder_.finish();
-  if (!leaving_ && !evaluated_ && !nonfinite_.failed()) evaluate();
+  if (!stopping_ && !evaluated_ && !nonfinite_.failed()) evaluate();
   outcome_.seconds = watch.seconds();
   return finish();
 }
@@ -101,7 +101,7 @@ void Loop::step() {
                             progress_.epoch_is_done() || progress_.is_over();
   synchronizer_->finish(round_, closes_round);
   if (!record.finite) passes_.restore();
-  if (closes_round) leaving_ = share_round(control_, round_, observer_.asked_to_leave());
+  if (closes_round) stopping_ = share_round(control_, round_, observer_.asked_to_stop());
   record.seconds = watch.seconds();
   if (closes_round) end_round();
 }
@@ -135,9 +135,9 @@ void Loop::between_rounds() {
   if (settling_.is_due(step, run_ends)) totals_.add_settling(synchronizer_->settle());
   if (drift_.is_due(step)) drift_.require_equal(live());
   if (epoch_ends) end_epoch();
-  if (checkpoints_.is_due(step, epoch_ends, leaving_ || progress_.is_over())) {
+  if (checkpoints_.is_due(step, epoch_ends, stopping_ || progress_.is_over())) {
     drift_.require_equal(live());
-    checkpoints_.save(live(), observer_, /*must_succeed=*/leaving_);
+    checkpoints_.save(live(), observer_, /*must_succeed=*/stopping_);
   }
 }
 
@@ -169,7 +169,7 @@ void Loop::evaluate() {
 }
 
 Outcome Loop::finish() {
-  if (!nonfinite_.failed() && !leaving_)
+  if (!nonfinite_.failed() && !stopping_)
     nonfinite_.judge_losses(totals_.train_loss(), evaluation_.test_loss);
   outcome_.steps = progress_.position.step;
   outcome_.epochs = progress_.position.epoch;
@@ -178,7 +178,7 @@ Outcome Loop::finish() {
   outcome_.weights_hash = replica_.weights_hash();
   outcome_.skipped_steps = nonfinite_.skipped_steps();
   outcome_.not_finite = nonfinite_.failure();
-  outcome_.left_early = leaving_ && !progress_.is_over() && !nonfinite_.failed();
+  outcome_.stopped_early = stopping_ && !progress_.is_over() && !nonfinite_.failed();
   return outcome_;
 }
 

@@ -71,7 +71,7 @@ class Loop {
   Evaluation evaluation_;          // the last
   Stopwatch epoch_watch_;
   bool evaluated_ = false;  // since the last step
-  bool leaving_ = false;
+  bool stopping_ = false;
   Outcome outcome_;
 };
 

@@ -50,7 +50,7 @@ void Recorder::plan(std::uint64_t first, std::uint64_t end) {
                       std::to_string(end - 1) + ".");
   steps_.erase(steps_.begin(), steps_.lower_bound(first));
   if (steps_.empty())
-    throw ConfigError("No step is left to record: the run goes on from step " +
+    throw ConfigError("No step is left to record: the run resumes at step " +
                       std::to_string(first) + " and all that were chosen come before.");
 }
 

@@ -6,17 +6,17 @@
 namespace topknot::train {
 
 bool share_round(ControlChannel& control, std::span<StepRecord> round,
-                 bool asked_to_leave) {
-  std::vector<double> mine = {asked_to_leave ? 1.0 : 0.0};
+                 bool asked_to_stop) {
+  std::vector<double> mine = {asked_to_stop ? 1.0 : 0.0};
   for (StepRecord& step : round) {
     mine.insert(mine.end(), {step.loss, step.finite ? 1.0 : 0.0,
                              static_cast<double>(step.report.sent_bytes)});
     step.loss = 0;
   }
-  bool leaving = false;
+  bool stopping = false;
   const std::vector<std::vector<double>> all = control.gather(mine);
   for (const std::vector<double>& one : all) {
-    leaving |= one[0] != 0;
+    stopping |= one[0] != 0;
     auto value = one.begin() + 1;
     for (StepRecord& step : round) {
       step.loss += *value++;
@@ -25,7 +25,7 @@ bool share_round(ControlChannel& control, std::span<StepRecord> round,
     }
   }
   for (StepRecord& step : round) step.loss /= static_cast<double>(all.size());
-  return leaving;
+  return stopping;
 }
 
 }  // namespace topknot::train

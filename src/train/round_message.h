@@ -13,6 +13,6 @@ namespace topknot::train {
 /// Makes loss, finite and sent_bytes of the steps those of all ranks. Returns whether any rank
 /// has been asked to leave.
 bool share_round(ControlChannel& control, std::span<StepRecord> round,
-                 bool asked_to_leave);
+                 bool asked_to_stop);
 
 }  // namespace topknot::train

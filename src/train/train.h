@@ -79,7 +79,7 @@ class Observer {
   /// A checkpoint could not be written. Training continues; three failures in a row end it.
   virtual void on_checkpoint_failed(const std::string& /*sentence*/) {}
   /// Whether this rank has been asked to save and leave; called after every exchange.
-  virtual bool asked_to_leave() { return false; }
+  virtual bool asked_to_stop() { return false; }
 };
 
 /// Gradients to write to a file, for the benchmarks: each rank's own of a step, before the
@@ -117,7 +117,7 @@ struct Outcome {
   double exposed_seconds_per_step = 0;  ///< mean, of this rank
   double overlap = 0;                   ///< share of communication that was hidden
   std::string weights_hash;             ///< 16 hexadecimal digits
-  bool left_early = false;              ///< was asked to leave, and saved itself
+  bool stopped_early = false;           ///< was asked to stop, and saved a checkpoint
   std::uint64_t recorded_steps = 0;     ///< whose gradients are in the file
   std::uint64_t skipped_steps = 0;      ///< of this run, because they were not finite
   /// Why the run failed: a step was not finite (nonfinite=abort), too many were (skip_limit), or

@@ -183,7 +183,12 @@ Bytes ControlChannel::all_or_none(
       for (Bytes& outcome : all) outcome.erase(outcome.begin());
       decision = attempt([&] { return conclude(all); });
     }
-    if (!is_ok(decision)) undo();
+    if (!is_ok(decision)) {
+      try {
+        undo();
+      } catch (const std::exception&) {  // the others wait for the decision
+      }
+    }
     return decision;
   });
 }

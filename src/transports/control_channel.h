@@ -5,7 +5,7 @@
 //
 //     ControlChannel control(link, kControlChannel);
 //     const auto losses = control.gather(std::vector<double>{loss});  // losses[rank][0]
-//     control.all_or_none([&] { write_shard(); });                    // all go on, or all throw
+//     control.all_or_none([&] { write_shard(); });                    // all continue, or all throw
 #pragma once
 
 #include <cstddef>

@@ -146,7 +146,7 @@ Outcome train(Transport& link, const Job& job, const TrainOptions& options,
   observer.on_start(start);
   Outcome outcome;
   std::uint64_t taken = first;
-  while (taken < start.steps && !outcome.left_early) {
+  while (taken < start.steps && !outcome.stopped_early) {
     const StepRecord record = take_step(link, job, taken++);
     outcome.skipped_steps += record.finite ? 0 : 1;
     observer.on_step(record);
@@ -157,10 +157,10 @@ Outcome train(Transport& link, const Job& job, const TrainOptions& options,
       observer.on_epoch(epoch);
       save(link, options.checkpoints, taken, observer);
     }
-    outcome.left_early =
-        any_of_all(link, observer.asked_to_leave()) && taken < start.steps;
+    outcome.stopped_early =
+        any_of_all(link, observer.asked_to_stop()) && taken < start.steps;
   }
-  if (outcome.left_early) save(link, options.checkpoints, taken, observer);
+  if (outcome.stopped_early) save(link, options.checkpoints, taken, observer);
   outcome.steps = taken;
   outcome.epochs = taken / kStepsPerEpoch;
   outcome.seconds = 0.01 * static_cast<double>(taken - first);

@@ -57,7 +57,7 @@ TEST(RunFolder, RefusesOneWithARunAndTouchesNothing) {
   leave_a_run(folder.path());
   EXPECT_REFUSAL(RunFolder(folder.path(), FolderUse::fresh), ConfigError,
                  "There is a run in " + folder.path().string() +
-                     " already: go on with it by --resume, replace it by --overwrite, or "
+                     " already: resume it by --resume, replace it by --overwrite, or "
                      "name another --out.");
   EXPECT_EQ(read_text(folder.path() / "checkpoints" / "step"), "2");
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -173,8 +174,8 @@ TEST(Reducer, UndoesNoEarlierStepOfASlotThatWasSentWhole) {
     std::vector<float> finite = drawn(layout, 0, link.rank(), 1);
     std::vector<float> poisoned = finite;
     poisoned[0] = std::numeric_limits<float>::quiet_NaN();
-    reducer.submit(slot, from(finite), {}, Reducer::Exchange::whole);
-    reducer.submit(slot, from(poisoned), {}, Reducer::Exchange::whole);
+    reducer.submit(slot, from(finite), {}, Reducer::Mode::whole);
+    reducer.submit(slot, from(poisoned), {}, Reducer::Mode::whole);
     reducer.end_step();
     EXPECT_FALSE(reducer.take_report().finite);
     EXPECT_EQ(testing::bits_of(residuals(reducer, layout)), before);
@@ -285,6 +286,78 @@ TEST(Reducer, HandsTheLearningRateToTheMemory) {
       ++scaled;
     }
     EXPECT_GT(scaled, layout.size() / 2);
+  });
+}
+
+TEST(Reducer, TakesTensorsWithoutCoordinates) {
+  run(2, [](Transport& link) {
+    for (const char* scheme : {"knot", "dgc"}) {
+      auto own = link.channel(scheme[0]);
+      Reducer reducer(*own, options(scheme), 0);
+      const Layout some{{{"weight", 0, {20, 20}}, {"empty", 400, {0}}}};
+      const Layout none{{{"nothing", 0, {0}}}};
+      const int slot = reducer.add_slot(some);
+      const int empty = reducer.add_slot(none);
+      std::vector<float> x(400, 1.0F + static_cast<float>(link.rank()));
+      std::vector<float> y;
+      reducer.submit(slot, from(x));
+      reducer.submit(empty, from(y));
+      reducer.end_step();
+      EXPECT_TRUE(reducer.take_report().finite);
+      EXPECT_EQ(std::ranges::count(x, 1.5F), 40) << scheme;
+    }
+  });
+}
+
+TEST(Reducer, KeepsTheStateOfNamesThatBeginAlike) {
+  run(2, [](Transport& link) {
+    Reducer before(link, options("topka"), 0);
+    auto other = link.channel(1000);
+    Reducer after(*other, options("topka"), 0);
+    const Layout a{{{"a", 0, {10, 10}}}};
+    const Layout ab{{{"a/b", 0, {10, 10}}}};
+    for (const Layout& layout : {a, ab}) {
+      std::vector<float> x = drawn(layout, 0, link.rank(), 0);
+      draw(x, link.rank(), 1, 2);
+      const int slot = before.add_slot(layout);
+      before.submit(slot, from(x));
+      before.end_step();
+      before.wait();
+    }
+    State state;
+    before.save(state);
+    after.load(state, 1);
+    after.add_slot(a);
+    after.add_slot(ab);
+    EXPECT_EQ(residuals(after, a), residuals(before, a));
+    EXPECT_EQ(residuals(after, ab), residuals(before, ab));
+    EXPECT_NE(residuals(after, ab), std::vector<float>(100));
+  });
+}
+
+TEST(Reducer, LeavesEverythingAsItWasWhereAStateDoesNotFit) {
+  run(1, [](Transport& link) {
+    Reducer reducer(link, options("topka"), 0);
+    std::vector<std::vector<float>> x;
+    for (const std::size_t p : {std::size_t{0}, std::size_t{2}}) {
+      const int slot = reducer.add_slot(bucket(p, p + 1));
+      x.push_back(drawn(bucket(p, p + 1), p, 0, 0));
+      reducer.submit(slot, [&x, i = x.size() - 1] { return std::span<float>(x[i]); });
+    }
+    reducer.end_step();
+    State before;
+    reducer.save(before);
+    State wrong = before;
+    for (auto& [key, value] : wrong.values)
+      if (auto* list = std::get_if<std::vector<float>>(&value)) {
+        std::ranges::fill(*list, 7.0F);
+        if (key.starts_with("conv2.weight")) list->pop_back();
+      }
+    EXPECT_THROW(reducer.load(wrong, 9), ConfigError);
+    State after;
+    reducer.save(after);
+    EXPECT_EQ(after, before);
+    EXPECT_EQ(reducer.step(), 1U);
   });
 }
 

@@ -91,5 +91,21 @@ TEST(State, OfVersion010HasTheResidualUnderAnotherName) {
   EXPECT_EQ(found, values);
 }
 
+TEST(State, OfAMemoryGoesWithEveryTensorAndThatOfACompressorWithTheFirst) {
+  State state;
+  std::uint64_t steps = 5;
+  double threshold = 0.5;
+  StateSaver(state, two_tensors(), "memory").field("steps", steps);
+  StateSaver(state, two_tensors(), "compressor").field("threshold", threshold);
+  state.values["c/memory.steps"] = std::uint64_t{7};
+  const Layout other = {{{"b", 0, {10, 10}}, {"c", 100, {5}}}};
+  std::uint64_t found = 0;
+  double none = -1;
+  StateLoader(state, other, "memory").field("steps", found);
+  StateLoader(state, other, "compressor").field("threshold", none);
+  EXPECT_EQ(found, 7U);
+  EXPECT_EQ(none, -1);
+}
+
 }  // namespace
 }  // namespace topknot::engine

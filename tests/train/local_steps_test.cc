@@ -57,7 +57,7 @@ class Witness final : public Observer {
   explicit Witness(std::uint64_t leave_after = 0) : leave_after_(leave_after) {}
   void on_step(const StepRecord& record) override { steps.push_back(record); }
   void on_checkpoint(std::uint64_t step, double) override { kept.push_back(step); }
-  bool asked_to_leave() override {
+  bool asked_to_stop() override {
     return leave_after_ > 0 && steps.size() >= leave_after_;
   }
 
@@ -218,7 +218,7 @@ TEST(LocalSteps, AreLeftAtTheEndOfARound) {
   const Folder folder;
   Witness leaver(6);
   const Outcome left = watch(2, job, leaver, {.checkpoints = folder.path()});
-  EXPECT_TRUE(left.left_early);
+  EXPECT_TRUE(left.stopped_early);
   EXPECT_EQ(left.steps, 12U);  // after the eighth it was asked for
   const Outcome resumed =
       train_on(2, job, {.checkpoints = folder.path(), .resume = true});

@@ -183,7 +183,7 @@ TEST(Recorder, GoesOnWithTheStepsThatAResumeHasLeft) {
 class Impatient final : public Observer {
  public:
   explicit Impatient(int steps) : steps_(steps) {}
-  bool asked_to_leave() override { return --steps_ <= 0; }
+  bool asked_to_stop() override { return --steps_ <= 0; }
 
  private:
   int steps_;

@@ -249,7 +249,7 @@ TEST(Training, RefusesToGoOnFromNothing) {
 class Leaver final : public Observer {
  public:
   void on_step(const StepRecord&) override { ++steps_; }
-  bool asked_to_leave() override { return steps_ >= 4; }
+  bool asked_to_stop() override { return steps_ >= 4; }
 
  private:
   int steps_ = 0;
@@ -264,7 +264,7 @@ TEST(Training, SavesAndLeavesWhenOneRankIsAsked) {
     const Outcome outcome =
         train(link, job, {.checkpoints = folder.path()},
               link.rank() == 1 ? static_cast<Observer&>(leaver) : stayer);
-    EXPECT_TRUE(outcome.left_early);
+    EXPECT_TRUE(outcome.stopped_early);
     EXPECT_EQ(outcome.steps, 5U);
   });
   const Outcome resumed =

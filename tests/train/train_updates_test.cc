@@ -153,7 +153,7 @@ TEST(ExchangeOfUpdates, RefusesAResidualInTheUnitsOfGradients) {
               train_on(2, small_job(), {.checkpoints = folder.path(), .resume = true});
             }),
             "The checkpoint was made with exchange=gradients, and its residuals are in "
-            "other units: go on with the same.");
+            "other units: resume with the same.");
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ class FanoutObserver final : public train::Observer {
   void on_checkpoint_failed(const std::string& sentence) override {
     if (log_ != nullptr) log_->on_checkpoint_failed(sentence);
   }
-  bool asked_to_leave() override { return leave_was_asked(); }
+  bool asked_to_stop() override { return stop_was_asked(); }
 
  private:
   RunLog* log_;
@@ -162,7 +162,7 @@ void print_end(const Options& options, const train::Job& job, const RunLog& log,
   std::fflush(stdout);
   if (const std::string said = about_record(options.record, outcome); !said.empty())
     fmt::print(stderr, "topknot: {}\n", said);
-  if (!outcome.left_early) return;
+  if (!outcome.stopped_early) return;
   fmt::print(
       stderr,
       "topknot: Asked to stop, the run saved a checkpoint after step {}; `topknot train "
@@ -198,7 +198,7 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
   require_equal_start(world, options, job);
   std::unique_ptr<RunFolder> folder;
   std::unique_ptr<RunLog> log;
-  const bool sound = first_on_rank_0(*link, [&] {
+  const bool ok = first_on_rank_0(*link, [&] {
     train::check(job);
     if (!options.record.file.empty())
       store::require_room_for(store::disk(), options.record.file);
@@ -211,7 +211,7 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
                                                  .folder = folder.get(),
                                                  .tensorboard = options.tensorboard});
   });
-  if (!sound) return kBadUsage;
+  if (!ok) return kBadUsage;
   TraceSpans spans;
   const ClockReading before = options.trace ? read_clock(*link) : ClockReading{};
   FanoutObserver observers(log.get(), options.trace ? &spans : nullptr);
@@ -230,7 +230,7 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
   }
   if (!outcome.not_finite.empty())
     return complain_once(world, {outcome.not_finite}, kNotFinite);
-  return outcome.left_early ? kPreempted : kDone;
+  return outcome.stopped_early ? kPreempted : kDone;
 }
 
 int run_rank(Transport& world, const Options& options, const train::Job& job,
@@ -250,7 +250,7 @@ int run(const Options& options) {
   const Plan plan = make_plan(options);
   explain_illegal_instructions();
   // Without a folder there is nowhere to save to, and a signal ends the process.
-  if (!options.out.empty()) listen_for_leave();
+  if (!options.out.empty()) listen_for_stop();
   Launch launch;
   launch.workers = plan.workers;
   launch.link.timeout = plan.job.timeout;

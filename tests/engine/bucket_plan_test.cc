@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/buckets.h"
+#include "engine/bucket_plan.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
