@@ -338,12 +338,10 @@ TEST(Reducer, KeepsTheStateOfNamesThatBeginAlike) {
 TEST(Reducer, LeavesEverythingAsItWasWhereAStateDoesNotFit) {
   run(1, [](Transport& link) {
     Reducer reducer(link, options("topka"), 0);
-    std::vector<std::vector<float>> x;
-    for (const std::size_t p : {std::size_t{0}, std::size_t{2}}) {
-      const int slot = reducer.add_slot(bucket(p, p + 1));
-      x.push_back(drawn(bucket(p, p + 1), p, 0, 0));
-      reducer.submit(slot, [&x, i = x.size() - 1] { return std::span<float>(x[i]); });
-    }
+    std::vector<float> first = drawn(bucket(0, 1), 0, 0, 0);
+    std::vector<float> second = drawn(bucket(2, 3), 2, 0, 0);
+    reducer.submit(reducer.add_slot(bucket(0, 1)), from(first));
+    reducer.submit(reducer.add_slot(bucket(2, 3)), from(second));
     reducer.end_step();
     State before;
     reducer.save(before);
