@@ -101,9 +101,8 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
   // Where everything was wanted, what is missing was zero: as a dense sum it settles all.
   if (k >= grad.size()) reduced.settled = {};
   ++sparse_steps_;
-  divide_by_ranks(reduced, sum);
+  average_and_keep(reduced, sum);
   if (memory_) memory_->after(reduced);
-  keep_for_undo(reduced, sum);
   settled_ = reduced.settled;
   return reduced;
 }
@@ -113,6 +112,7 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
 Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
                            double learning_rate) {
   last_.clear();  // it writes all of sum
+  last_mean_.clear();
   Reduced reduced = dense().reduce({}, grad, grad.size(), sum);
   if (!reduced.finite) return reduced;
   divide_by_ranks(reduced, sum);
@@ -120,7 +120,7 @@ Reduced Bucket::step_dense(std::span<float> grad, std::span<float> sum,
   reduced.finite = core::all_finite(sum);
   if (!reduced.finite) return reduced;
   memory_->after(reduced);
-  keep_for_undo(reduced, sum);
+  if (collective_->keeps_residual()) last_mean_.assign(sum.begin(), sum.end());
   return reduced;
 }
 
@@ -148,15 +148,25 @@ void Bucket::clear_residual() {
   if (memory_) std::ranges::fill(memory_->residual(), 0.0F);
 }
 
-// A dense sum has all coordinates; a sparse one those of `index`.
-void Bucket::keep_for_undo(const Reduced& reduced, std::span<const float> sum) {
+// Divides by the number of ranks and keeps the mean in one pass: the lines of a sparse sum are
+// cold.
+void Bucket::average_and_keep(const Reduced& reduced, std::span<float> sum) {
+  const bool keeps = memory_ && collective_->keeps_residual();
+  const bool was_dense = last_mean_.size() == sum.size();
   last_.assign(reduced.index.begin(), reduced.index.end());
-  last_count_ = reduced.count;
-  last_mean_.clear();
-  if (last_mean_.capacity() > 4 * last_count_) last_mean_.shrink_to_fit();
-  if (!memory_ || !collective_->keeps_residual()) return;
-  if (last_.empty() && last_count_ > 0) last_mean_.assign(sum.begin(), sum.end());
-  for (const std::uint32_t position : last_) last_mean_.push_back(sum[position]);
+  if (last_.empty()) {
+    divide_by_ranks(reduced, sum);
+    last_mean_.assign(sum.begin(), keeps && reduced.count > 0 ? sum.end() : sum.begin());
+    return;
+  }
+  if (was_dense) std::vector<float>().swap(last_mean_);  // as long as the bucket
+  last_mean_.resize(keeps ? last_.size() : 0);
+  const auto ranks = static_cast<float>(channel_->size());
+  for (std::size_t j = 0; j < last_.size(); ++j) {
+    float& value = sum[last_[j]];
+    if (ranks != 1) value /= ranks;
+    if (keeps) last_mean_[j] = value;
+  }
 }
 
 void Bucket::undo() {
@@ -202,14 +212,11 @@ void Bucket::clear_last(std::span<float> sum) {
   last_.clear();
 }
 
+// Of a dense sum, or of one that has nothing.
 void Bucket::divide_by_ranks(const Reduced& reduced, std::span<float> sum) const {
   const auto ranks = static_cast<float>(channel_->size());
-  if (ranks == 1) return;
-  if (reduced.count == sum.size()) {
-    for (float& value : sum) value /= ranks;
-  } else {
-    for (const std::uint32_t position : reduced.index) sum[position] /= ranks;
-  }
+  if (ranks == 1 || reduced.count == 0) return;
+  for (float& value : sum) value /= ranks;
 }
 
 }  // namespace topknot::engine

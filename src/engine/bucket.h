@@ -84,7 +84,7 @@ class Bucket {
   Collective& dense();
   void clear_last(std::span<float> sum);
   void divide_by_ranks(const Reduced& reduced, std::span<float> sum) const;
-  void keep_for_undo(const Reduced& reduced, std::span<const float> sum);
+  void average_and_keep(const Reduced& reduced, std::span<float> sum);
 
   const Layout layout_;
   std::shared_ptr<Traffic> traffic_;
@@ -93,7 +93,6 @@ class Bucket {
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
-  std::size_t last_count_ = 0;       // how many there are; all, where last_ is empty
   std::vector<float> last_mean_;     // what it wrote there, for undo()
   std::span<const std::uint32_t>
       settled_;            // of the last step, in the collective's memory

@@ -24,11 +24,9 @@ void check(const Layout& parameters) {
 }
 
 // Takes them from the back of the model to the front.
-BucketPlan make(const Layout& parameters, std::vector<std::size_t> taken, double density,
-                bool fused) {
+BucketPlan make(const Layout& parameters, std::vector<std::size_t> taken, bool fused) {
   std::reverse(taken.begin(), taken.end());
   BucketPlan plan;
-  plan.density = density;
   plan.fused = fused;
   for (const std::size_t i : taken) {
     const TensorSlot& tensor = parameters.tensors[i];
@@ -43,8 +41,7 @@ void fill(const Layout& parameters, const DensityGroup& group, std::uint64_t mos
   std::vector<std::size_t> taken;
   std::uint64_t size = 0;
   const auto close = [&] {
-    if (!taken.empty())
-      plans.push_back(make(parameters, std::move(taken), group.density, fused));
+    if (!taken.empty()) plans.push_back(make(parameters, std::move(taken), fused));
     taken.clear();
     size = 0;
   };

@@ -25,8 +25,7 @@ namespace topknot::engine {
 struct BucketPlan {
   Layout layout;                        ///< offsets are the bucket's own
   std::vector<std::size_t> parameters;  ///< positions in the model, as in `layout`
-  double density = 1;
-  bool fused = false;  ///< the one of all parameters that are sent whole
+  bool fused = false;                   ///< the one of all parameters that are sent whole
 };
 
 /// The buckets for `groups` of `parameters`, by turn. No bucket grows beyond `cap` bytes by a

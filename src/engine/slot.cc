@@ -52,7 +52,6 @@ Slot::Slot(Layout layout, const EngineOptions& options, const Densities& densiti
   const Recipe recipe = Recipe::of(options);
   for (const DensityGroup& group : groups) {
     const bool in_place = &group == &groups.back();
-    if (size_of(group, layout_) == 0 && !in_place) continue;
     Part part;
     part.in_place = in_place;
     const Layout own = place_tensors(group, part);

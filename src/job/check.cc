@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/recipe.h"
 #include "engine/rules.h"
 #include "job/engine_options.h"
 #include "job/job.h"
@@ -22,20 +23,15 @@ namespace {
 
 // The collective's parameters may depend on the ranks; the engine reads them.
 void check_exchange(const Job& job) {
-  const Scheme& scheme = find_scheme(job.scheme);
-  const auto part = [](const std::string& own, std::string_view of_scheme) {
-    return Spec::parse(own.empty() ? of_scheme : std::string_view(own));
-  };
-  const Spec compressor = part(job.compressor, scheme.compressor);
-  const Spec collective = part(job.collective, scheme.collective);
-  make_memory(part(job.memory, scheme.memory), Layout::flat(1));
-  make_compressor(with_shared(compressor, collective), Layout::flat(1));
-  collective_parameters(collective.name);
-  check_pair(compressor, collective);
+  const engine::Recipe recipe = engine::Recipe::of(job);
+  make_memory(recipe.memory, Layout::flat(1));
+  make_compressor(with_shared(recipe.compressor, recipe.collective), Layout::flat(1));
+  collective_parameters(recipe.collective.name);
+  check_pair(recipe.compressor, recipe.collective);
   if (job.density <= 0)
     throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
-  make_schedule(part(job.schedule, scheme.schedule), job.density);
-  for (const std::string& rule : job.rules) engine::Rule::parse(rule);
+  make_schedule(recipe.schedule, job.density);
+  static_cast<void>(engine::Densities(job));
 }
 
 void check_nonfinite(const Job& job) {
