@@ -97,6 +97,9 @@ TEST(State, OfAMemoryGoesWithEveryTensorAndThatOfACompressorWithTheFirst) {
   double threshold = 0.5;
   StateSaver(state, two_tensors(), "memory").field("steps", steps);
   StateSaver(state, two_tensors(), "compressor").field("threshold", threshold);
+  std::uint64_t of_second = 0;
+  StateLoader(state, {{{"b", 0, {10, 10}}}}, "memory").field("steps", of_second);
+  EXPECT_EQ(of_second, steps);
   state.values["c/memory.steps"] = std::uint64_t{7};
   const Layout other = {{{"b", 0, {10, 10}}, {"c", 100, {5}}}};
   std::uint64_t found = 0;
