@@ -7,10 +7,10 @@ from typing import Callable, Iterator
 
 # What every run has. Nothing of the last line changes the result of a run.
 COMMON = {
-    "workers": "4", "density": "0.01", "density_schedule": "constant",
+    "workers": "4", "density": "0", "density_schedule": "constant",
     "timeout": "600", "checkpoint_every": "250",
 }
-FEWER = 40  # dense with the bytes of knot takes 1/40 of the steps
+FEWER = 64  # dense with the bytes of knot takes 1/64 of the steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,36 +32,45 @@ class Variant:
 
 
 JOBS = {
-    "resnet20": Job("resnet20-cifar10", 780, (0.05, 0.1, 0.2), 280,
+    "ncf": Job("ncf-movielens-small", 7281, (0.004, 0.008, 0.016), 60, {"epochs": "3"}),
+    "an4": Job("lstm-an4-small", 720, (0.001, 0.002, 0.004), 110, {"epochs": "30"}, warmup=1),
+    "quickstart": Job("quickstart", 1404, (0.025, 0.05, 0.1), 75, {}),
+    "wikitext2": Job("lstm-wikitext2-small", 600, (0.002, 0.004, 0.008), 200,
+                     {"steps": "600"}, warmup=0.02),
+    "resnet20": Job("resnet20-cifar10", 780, (0.05, 0.1, 0.2), 230,
                     {"epochs": "2", "lr_schedule": "cosine"}, warmup=0.1),
-    "ncf": Job("ncf-movielens-small", 7281, (0.002, 0.004, 0.008), 70, {"epochs": "3"}),
-    "wikitext2": Job("lstm-wikitext2-small", 1500, (0.002, 0.004, 0.008), 520,
-                     {"steps": "1500"}, warmup=0.02),
-    "an4": Job("lstm-an4-small", 1440, (0.001, 0.002, 0.004), 300, {"epochs": "60"}, warmup=1),
-    "bert": Job("bert-wikipedia-small", 1500, (0.0005, 0.001, 0.002), 580,
-                {"epochs": "2", "steps": "1500"}, warmup=0.03),
-    "quickstart": Job("quickstart", 1404, (0.025, 0.05, 0.1), 90, {}),
+    "bert": Job("bert-wikipedia-small", 500, (0.0005, 0.001, 0.002), 240,
+                {"epochs": "2", "steps": "500"}, warmup=0.03),
 }
 
-UPDATES = {"exchange": "updates", "settle": "never"}
-KNOT = {"scheme": "knot", **UPDATES}
+
+def every_step(density: float = 0.01, **settings: str) -> dict[str, str]:
+    """`knot` in f32 on every step."""
+    return {"scheme": "knot", "exchange": "updates", "density": f"{density:g}", **settings}
+
+
+def budget(share: int) -> Variant:
+    return Variant(f"`knot` with the budget 1/{share}", {"scheme": "knot", "budget": f"{1 / share:g}"})
 
 
 def published(scheme: str) -> Variant:
-    return Variant(f"`{scheme}`, gradients, as in its paper",
-                   {"scheme": scheme, "exchange": "gradients"})
+    return Variant(f"`{scheme}` at 1 %, gradients, as in its paper",
+                   {"scheme": scheme, "exchange": "gradients", "density": "0.01"})
 
 
 def with_updates(scheme: str) -> Variant:
-    return Variant(f"`{scheme}` with updates", {"scheme": scheme, **UPDATES})
+    return Variant(f"`{scheme}` with updates and the default budget",
+                   {"scheme": scheme, "exchange": "updates", "budget": f"{1 / 64:g}"})
 
 
 DENSE = {"scheme": "dense", "exchange": "gradients"}
+SGD, ADAM = ("resnet20", "quickstart"), ("ncf", "wikitext2", "an4", "bert")
 VARIANTS = {
     "dense": Variant("everything is exchanged", DENSE),
-    "knot": Variant("`knot` at 1 %, updates: the default", KNOT),
-    "knot-gradients": Variant("`knot` with the optimizer behind the exchange",
-                              {"scheme": "knot", "exchange": "gradients"}),
+    "knot": Variant("`knot`, nothing else set: the default", {"scheme": "knot"}),
+    "knot-1pct": Variant("`knot` at 1 % on every step, updates in f32", every_step()),
+    "knot-gradients": Variant("`knot` at 1 % with the optimizer behind the exchange",
+                              {"scheme": "knot", "exchange": "gradients", "density": "0.01"}),
     "oktopk": published("oktopk"),
     "gtopk": published("gtopk"),
     "exdyna": published("exdyna"),
@@ -70,20 +79,27 @@ VARIANTS = {
     "oktopk-updates": with_updates("oktopk"),
     "gtopk-updates": with_updates("gtopk"),
     "exdyna-updates": with_updates("exdyna"),
-    "knot-d0.005": Variant("`knot` at 0.5 %", {**KNOT, "density": "0.005"}),
-    "knot-d0.02": Variant("`knot` at 2 %", {**KNOT, "density": "0.02"}),
-    "knot-d0.05": Variant("`knot` at 5 %", {**KNOT, "density": "0.05"}),
-    "knot-no-masking": Variant(
-        "`knot`, the momentum stays where a coordinate was settled",
-        {**KNOT, "memory": "momentum:momentum=0.9,masking=0"}, ("resnet20",)),
-    "knot-adam-no-masking": Variant(
-        "`knot`, Adam's mean stays where a coordinate was settled",
-        {**KNOT, "memory": "adam:masking=0"}, ("ncf", "wikitext2", "an4")),
-    "knot-adam-no-gain": Variant("`knot`, Adam's rate not corrected for the number of ranks",
-                                 {**KNOT, "memory": "adam:gain=none"}, ("ncf", "wikitext2")),
+    "knot-b32": budget(32),
+    "knot-b128": budget(128),
+    "knot-b256": budget(256),
+    "dense-rounds": Variant("`dense` every 4 steps, updates: the cost of local steps alone",
+                            {"scheme": "dense", "exchange": "updates", "local_steps": "4",
+                             "density": "1"}),
     "knot-settled": Variant("`knot`, residuals are settled at the end",
-                            {**KNOT, "settle": "end"}, ("resnet20", "ncf", "wikitext2")),
-    "knot-no-clip": Variant("`knot`, no clipping", {**KNOT, "clip": "0"}, ("wikitext2",)),
+                            {"scheme": "knot", "settle": "end"}),
+    "knot-no-clip": Variant("`knot`, no clipping", {"scheme": "knot", "clip": "0"},
+                            ("wikitext2", "an4")),
+    "knot-1pct-no-masking": Variant(
+        "`knot-1pct`, the momentum stays where a coordinate was settled",
+        every_step(memory="momentum:momentum=0.9,masking=0"), SGD),
+    "knot-1pct-adam-no-masking": Variant(
+        "`knot-1pct`, Adam's mean stays where a coordinate was settled",
+        every_step(memory="adam:masking=0"), ADAM),
+    "knot-1pct-adam-no-gain": Variant(
+        "`knot-1pct`, Adam's rate not corrected for the number of ranks",
+        every_step(memory="adam:gain=none"), ADAM),
+    "knot-1pct-settled": Variant("`knot-1pct`, residuals are settled at the end",
+                                 every_step(settle="end")),
     "dense-fewer-steps": Variant(f"`dense` with about the bytes of `knot`: 1/{FEWER} of the steps",
                                  DENSE, fewer_steps=True),
     "epoch-average": Variant(
@@ -127,18 +143,18 @@ class Run:
 # "all" of the job's, or the best of the variants that are named, which is known once these have
 # run.
 STAGES = [
-    (["dense", "knot"], "middle", [1]),
+    (["dense", "knot"], "middle", [1, 2, 3]),
+    (["knot-1pct"], "middle", [1]),
     (["dense", "knot"], "all", [1]),
-    (["knot-gradients"], "best of dense knot", [1]),
     (["dense"], "best of dense", [2, 3]),
     (["knot"], "best of knot", [2, 3]),
-    (["dense-fewer-steps", "epoch-average"], "best of dense", [1]),
-    (["knot-no-masking", "knot-adam-no-masking", "knot-adam-no-gain", "knot-settled",
-      "knot-no-clip"], "best of knot", [1]),
-    (["oktopk", "gtopk", "exdyna"], "best of dense knot", [1]),
-    (["oktopk-updates", "gtopk-updates", "exdyna-updates"], "best of knot dense", [1]),
-    (["knot-d0.02", "knot-d0.05", "knot-d0.005"], "best of knot", [1]),
-    (["adtopk", "topka"], "best of dense knot", [1]),
+    (["dense-rounds", "epoch-average", "dense-fewer-steps"], "best of dense", [1]),
+    (["knot-b128", "knot-b256", "knot-b32", "knot-settled", "knot-no-clip"], "best of knot", [1]),
+    (["knot-gradients", "oktopk", "gtopk", "exdyna"], "best of dense", [1]),
+    (["oktopk-updates", "gtopk-updates", "exdyna-updates"], "best of knot", [1]),
+    (["knot-1pct-no-masking", "knot-1pct-adam-no-masking", "knot-1pct-adam-no-gain",
+      "knot-1pct-settled"], "best of knot", [1]),
+    (["adtopk", "topka"], "best of dense", [1]),
 ]
 
 

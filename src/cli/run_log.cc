@@ -85,6 +85,13 @@ Json to_json(const train::Job& job) {
   return all;
 }
 
+std::string describe_exchange(const train::Job& job) {
+  std::string text = job.collective.empty() ? job.scheme : job.collective;
+  if (job.scheme != "dense") text += fmt::format(" at density {}", job.density);
+  if (job.local_steps > 1) text += fmt::format(" every {} steps", job.local_steps);
+  return text;
+}
+
 Json to_json(const train::Job& job, int workers, const train::Outcome& outcome) {
   return {{"job", job.name},
           {"scheme", job.scheme},
@@ -153,6 +160,7 @@ void RunLog::on_start(const train::Start& start) {
                             {"launch", options_.launch},
                             {"workers", options_.workers},
                             {"job", to_json(job_)},
+                            {"job_as_run", to_json(start.job)},
                             {"parameters", start.parameters},
                             {"train_samples", start.train_samples},
                             {"test_samples", start.test_samples},
@@ -169,10 +177,9 @@ void RunLog::on_start(const train::Start& start) {
       events_ = std::make_unique<EventFile>(options_.folder->path(), start.first_step);
   }
   bar_ = std::make_unique<Progress>(job_.name, start.steps);
-  plain_line(fmt::format(
-      "{}: {} on {}, {} parameters, {} workers ({}), {}{}", job_.name, job_.model,
-      job_.data, start.parameters, options_.workers, options_.launch, job_.scheme,
-      job_.scheme == "dense" ? "" : fmt::format(" at density {}", job_.density)));
+  plain_line(fmt::format("{}: {} on {}, {} parameters, {} workers ({}), {}", job_.name,
+                         job_.model, job_.data, start.parameters, options_.workers,
+                         options_.launch, describe_exchange(start.job)));
   for (const std::string& notice : start.notices) plain_line(notice);
   if (start.first_step > 0)
     plain_line(fmt::format("resuming from step {} of {}", start.first_step, start.steps));

@@ -28,8 +28,6 @@ void check_exchange(const Job& job) {
   make_compressor(with_shared(recipe.compressor, recipe.collective), Layout::flat(1));
   collective_parameters(recipe.collective.name);
   check_pair(recipe.compressor, recipe.collective);
-  if (job.density <= 0)
-    throw ConfigError("The key density cannot be 0: nothing would ever be sent.");
   make_schedule(recipe.schedule, job.density);
   static_cast<void>(engine::Densities(job));
 }
@@ -41,21 +39,24 @@ void check_nonfinite(const Job& job) {
                       "; it is abort or skip.");
 }
 
-void check_updates(Job job) {
+void check_kind(const Job& job) {
   if (job.exchange != "auto" && job.exchange != "updates" && job.exchange != "gradients")
     throw ConfigError("The key exchange cannot be " +
                       (job.exchange.empty() ? "empty" : job.exchange) +
                       "; it is auto, updates or gradients.");
-  if (job.exchange == "updates" && job.local_steps > 1)
-    throw ConfigError(
-        "Local steps exchange updates already: leave exchange at auto with them.");
   Settling::parse(job.settle);
-  std::vector<std::string> notices;
-  place_optimizer(job, notices);
+}
+
+// Of a job as it is run.
+void check_memory(const Job& job) {
   const Spec memory = memory_of(job);
   const bool makes_updates =
       make_memory(memory, Layout::flat(1))->units() == Units::updates;
-  if (makes_updates != (job.exchange == "updates"))
+  if (makes_updates && job.local_steps > 1)
+    throw ConfigError("The memory " + memory.name +
+                      " takes a step on every gradient, and local steps are the "
+                      "optimizer's: leave the memory out with them.");
+  if (job.local_steps == 1 && makes_updates != (job.exchange == "updates"))
     throw ConfigError("The memory " + memory.name + " makes " +
                       (makes_updates ? "updates" : "no updates") + " of gradients: set " +
                       (makes_updates ? "exchange=updates." : "exchange=gradients."));
@@ -65,11 +66,15 @@ void check_updates(Job job) {
 
 void check(const Job& job) {
   find_model(Spec::parse(job.model).name);
-  check_exchange(job);
   check_nonfinite(job);
+  check_kind(job);
   make_optimizer(Spec::parse(job.optimizer), {});
-  check_updates(job);
-  make_optimizer(Spec::parse(job.outer), {});
+  engine::Recipe::of(job);  // looks the names of the exchange up
+  std::vector<std::string> notices;
+  const Job as_run = prepared(job, notices);
+  check_exchange(as_run);
+  check_memory(as_run);
+  make_optimizer(Spec::parse(as_run.outer), {});
   Rates(Spec::parse(job.lr_schedule), job.lr, job.warmup, job.warmup_from,
         static_cast<double>(job.epochs));
 }

@@ -5,6 +5,8 @@
 #include <charconv>
 
 #include "engine/bucket.h"
+#include "engine/recipe.h"
+#include "topknot/budget.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -19,7 +21,7 @@ namespace {
 
 std::string_view exchange_of(const Job& job) {
   if (job.exchange != "auto") return job.exchange;
-  if (job.local_steps > 1) return "gradients";
+  if (!job.outer.empty()) return "gradients";
   if (job.memory.empty()) return find_scheme(job.scheme).exchange;
   const auto memory = make_memory(memory_of(job), Layout::flat(1));
   return memory->units() == Units::updates ? "updates" : "gradients";
@@ -36,6 +38,14 @@ std::string memory_that_steps(const Spec& optimizer) {
   Params params = optimizer.params;
   const double momentum = params.number("momentum", 0, 0, 1, "");
   return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;
+}
+
+// Gives the job's collective these values on the wire, where it takes any and has none.
+void give_values(Job& job, std::string_view values) {
+  Spec collective = engine::Recipe::of(job).collective;
+  for (const Params::Declaration& one : collective_parameters(collective.name))
+    if (one.name == "values") collective.params.give("values", values);
+  job.collective = collective.str();
 }
 
 void move_momentum(Job& job, std::vector<std::string>& notices) {
@@ -60,13 +70,50 @@ void move_momentum(Job& job, std::vector<std::string>& notices) {
 
 }  // namespace
 
-void place_optimizer(Job& job, std::vector<std::string>& notices) {
+void spend(Job& job, std::vector<std::string>& notices) {
   job.exchange = exchange_of(job);
-  if (job.exchange != "updates") return move_momentum(job, notices);
-  if (job.memory.empty()) job.memory = memory_that_steps(Spec::parse(job.optimizer));
+  if (job.budget != 0 && job.exchange != "updates")
+    throw ConfigError(
+        "A budget is for an exchange of updates: set density and local_steps, or "
+        "exchange=updates.");
+  Spending set{job.budget, job.density, static_cast<std::uint64_t>(job.local_steps)};
+  const bool by_default = set.budget == 0 && set.density == 0 && set.local_steps == 0;
+  const bool ours = find_scheme(job.scheme).exchange == "updates" && job.memory.empty();
+  // Gradients, other schemes, and memories that step on every gradient are as published.
+  if (job.exchange != "updates" || (by_default && !ours))
+    if (set.budget == 0 && set.density == 0) set.density = EngineOptions{}.density;
+  const Split made = split(set);
+  job.density = made.density;
+  job.local_steps = static_cast<std::int64_t>(made.local_steps);
+  if (made.values == "f32") return;
+  give_values(job, made.values);
+  if (by_default)
+    notices.emplace_back(
+        "budget 1/64 of dense's bytes: a quarter of the changes in 2 bits each; another "
+        "budget, or a density for every step, says otherwise.");
+}
+
+void place_optimizer(Job& job, std::vector<std::string>& notices) {
+  const bool rounds = job.local_steps > 1;
+  if (job.exchange != "updates") {
+    if (job.outer.empty()) job.outer = "sgd:momentum=0.9,nesterov=1";
+    return move_momentum(job, notices);
+  }
+  if (!job.outer.empty())
+    throw ConfigError(
+        "With exchange=updates the mean change moves the weights as it is: leave outer "
+        "out, or set exchange=gradients.");
+  job.outer = "sgd";
+  job.outer_lr = 1;
+  const std::string optimizer = Spec::parse(job.optimizer).name;
+  if (job.memory.empty())
+    job.memory = rounds ? "residual" : memory_that_steps(Spec::parse(job.optimizer));
   notices.push_back(
-      "each worker takes its own step of " + Spec::parse(job.optimizer).name +
-      ", and the workers exchange updates; exchange=gradients does without.");
+      rounds
+          ? "each worker takes " + std::to_string(job.local_steps) + " steps of " +
+                optimizer + " alone, and then the workers exchange the changes."
+          : "each worker takes its own step of " + optimizer +
+                ", and the workers exchange updates; exchange=gradients does without.");
 }
 
 Settling Settling::parse(const std::string& text) {
@@ -95,6 +142,7 @@ bool clips_before(const Job& job) {
 }
 
 Job prepared(Job job, std::vector<std::string>& notices) {
+  spend(job, notices);
   place_optimizer(job, notices);
   take_schedule(job, notices);
   if (clips_before(job))

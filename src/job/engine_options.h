@@ -16,9 +16,16 @@ namespace topknot::train {
 /// The job's own memory, or its scheme's.
 Spec memory_of(const Job& job);
 
-/// Decides which part of the optimizer goes where:
+/// Decides what is exchanged (`exchange` is then "updates" or "gradients"), and how its bytes are
+/// spent (topknot/budget.h): `local_steps`, `density` and the bits of a value. Throws ConfigError
+/// for a budget of gradients.
+void spend(Job& job, std::vector<std::string>& notices);
+
+/// Decides which part of the optimizer goes where, after spend():
 ///
-///   updates     the engine's memory is the optimizer: it steps on each rank's own gradient
+///   updates     the engine's memory is the optimizer: it steps on each rank's own gradient.
+///               With local steps the optimizer steps on the rank's own weights, and the mean
+///               change moves the agreed ones as it is
 ///   gradients   the optimizer steps on the mean that was exchanged. The memory dgc applies
 ///               momentum before it sparsifies, so that optimizer (with local steps the outer
 ///               one) must not apply it again
@@ -42,8 +49,7 @@ struct Settling {
 /// `notices` where that is a warm-up.
 void take_schedule(Job& job, std::vector<std::string>& notices);
 
-/// The job as it is run: the optimizer in its place, and the scheme's density schedule. Says in
-/// `notices` what was decided.
+/// The job as it is run: all of the above. Says in `notices` what was decided.
 Job prepared(Job job, std::vector<std::string>& notices);
 
 /// Whether `clip` limits each worker's own gradient before it joins the residual, as in DGC, and

@@ -13,8 +13,11 @@
 
 namespace topknot::train {
 
-/// The options of the exchange are the engine's own; keys() names those that a job sets.
+/// The options of the exchange are the engine's own; keys() names those that a job sets. Keys that
+/// are 0, empty or "auto" here are decided by prepared() (job/engine_options.h).
 struct Job : EngineOptions {
+  Job() { density = 0; }
+
   std::string name;
 
   // Model and data.
@@ -46,10 +49,11 @@ struct Job : EngineOptions {
 
   // The exchange, beside the engine's options.
   std::string exchange = "auto";
+  double budget = 0;
+  std::int64_t local_steps = 0;
   std::string settle = "never";
   double bucket_mb = 25;
-  std::int64_t local_steps = 1;
-  std::string outer = "sgd:momentum=0.9,nesterov=1";
+  std::string outer;
   double outer_lr = 0.7;
 
   // Evaluation, checkpoints and checks.

@@ -83,7 +83,8 @@ class Adam final : public Optimizer {
     const auto t = static_cast<double>(steps_);
     const double scale1 = correct_ ? 1 - std::pow(beta1_, t) : 1;
     const double scale2 = correct_ ? 1 - std::pow(beta2_, t) : 1;
-    const auto rate = static_cast<float>(move.lr / scale1);
+    const double gain = std::sqrt(static_cast<double>(move.ranks));
+    const auto rate = static_cast<float>(gain * move.lr / scale1);
     const auto root = static_cast<float>(1 / std::sqrt(scale2));
     const auto beta1 = static_cast<float>(beta1_);
     const auto beta2 = static_cast<float>(beta2_);

@@ -22,6 +22,10 @@ struct Move {
   double lr = 0;
   double decay = 0;  ///< weight decay; 0: none
   float scale = 1;   ///< the gradient is multiplied by this first, in f32
+  /// So many ranks each step on a gradient of their own, and the mean of their steps counts. The
+  /// squares of one rank hold so many times the noise of the mean gradient's, so Adam multiplies
+  /// its step by sqrt(ranks).
+  int ranks = 1;
 };
 
 class Optimizer {

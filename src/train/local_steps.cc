@@ -5,11 +5,12 @@
 #include <cmath>
 
 namespace topknot::train {
-
 LocalSteps::LocalSteps(const Job& job, Replica& replica, Transport& link)
     : job_(job),
       replica_(replica),
       link_(link),
+      ranks_(job.exchange == "updates" ? link.size() : 1),
+      clip_(job.clip * std::sqrt(static_cast<double>(ranks_))),
       inner_(make_optimizer(Spec::parse(job.optimizer), replica.sizes())),
       outer_(make_optimizer(Spec::parse(job.outer), replica.sizes())) {
   for (const std::size_t size : replica.sizes()) start_.emplace_back(size);
@@ -46,7 +47,7 @@ void LocalSteps::finish(std::span<StepRecord> round, bool closes_round) {
 bool LocalSteps::step_alone(double lr) {
   const double squares = replica_.gradient_squares();
   if (!std::isfinite(squares)) return false;
-  apply_gradients(job_, *inner_, replica_, lr, clip_factor(squares, job_.clip));
+  apply_gradients(job_, *inner_, replica_, lr, clip_factor(squares, clip_), ranks_);
   return true;
 }
 
@@ -77,7 +78,22 @@ void LocalSteps::hand_over() {
   }
 }
 
+std::uint64_t LocalSteps::settle() {
+  const StepReport report = replica_.engine().settle();
+  if (report.finite) subtract_mean();
+  return report.sent_bytes;
+}
+
+void LocalSteps::subtract_mean() {
+  for (std::size_t i = 0; i < replica_.size(); ++i) {
+    const std::span<const float> mean = replica_.gradient(i);
+    const std::span<float> weight = replica_.weight(i);
+    for (std::size_t at = 0; at < weight.size(); ++at) weight[at] -= mean[at];
+  }
+}
+
 void LocalSteps::move() {
+  if (job_.exchange == "updates") return subtract_mean();
   outer_->begin_step();
   for (std::size_t i = 0; i < replica_.size(); ++i)
     outer_->apply(i, replica_.weight(i), replica_.gradient(i), {.lr = job_.outer_lr});

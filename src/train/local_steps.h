@@ -13,6 +13,12 @@
 // What the scheme does not send is a residual of pseudo-gradients, and joins the next round's.
 // The inner optimizer's state is each rank's own, the outer one's is the same on all.
 //
+// With exchange = "updates" the mean change itself moves the weights: the outer optimizer is SGD
+// at the rate 1. A rank then steps as in an exchange of updates on every step (train/updates.h):
+// it clips its own gradient at sqrt(P) times the job's limit, and Adam's rate is sqrt(P) times the
+// job's, because one rank's squares hold that much more noise than those of the mean. Momentum is
+// not masked: few steps pass before most of a change is applied.
+//
 // No rank applies a round that is not finite: the weights stay where it began. The inner
 // optimizers are reset, because nobody has kept their state of before.
 //
@@ -39,6 +45,7 @@ class LocalSteps final : public Synchronizer {
   bool overlaps() const override { return false; }
   void finish(std::span<StepRecord> round, bool closes_round) override;
   std::optional<NonfiniteValues> locate_nonfinite(const Position& round_start) override;
+  std::uint64_t settle() override;
   Optimizer& optimizer() override { return *inner_; }
   Optimizer* outer() override { return outer_.get(); }
 
@@ -47,12 +54,16 @@ class LocalSteps final : public Synchronizer {
 
  private:
   bool step_alone(double lr);
+  void subtract_mean();
   void hand_over();
   void move();
 
   const Job& job_;
   Replica& replica_;
   Transport& link_;
+  const int
+      ranks_;  // whose own steps are averaged; 1 where an outer optimizer takes over
+  const double clip_;  // of this rank's own gradient
   std::unique_ptr<Optimizer> inner_;
   std::unique_ptr<Optimizer> outer_;
   std::vector<std::vector<float>> start_;     // the weights at the start of the round

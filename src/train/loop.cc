@@ -73,7 +73,7 @@ Live Loop::live() {
 void Loop::start() {
   first_step_ = progress_.position.step;
   const Start start =
-      describe_start(progress_, *task_, replica_, rank_info_.ranks, notices_);
+      describe_start(job_, progress_, *task_, replica_, rank_info_.ranks, notices_);
   outcome_.dense_bytes_per_step = static_cast<double>(start.dense_bytes);
   checkpoints_.start_at(first_step_);
   drift_.start_at(first_step_);

@@ -3,10 +3,12 @@
 
 namespace topknot::train {
 
-Start describe_start(const Progress& progress, const Task& task, Replica& replica,
-                     int ranks, const std::vector<std::string>& notices) {
+Start describe_start(const Job& job, const Progress& progress, const Task& task,
+                     Replica& replica, int ranks,
+                     const std::vector<std::string>& notices) {
   const auto all = static_cast<std::uint64_t>(ranks);
   Start start;
+  start.job = job;
   for (const std::size_t size : replica.sizes()) start.parameters += size;
   start.train_samples = task.train_samples();
   start.test_samples = task.test_samples();

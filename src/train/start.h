@@ -10,7 +10,8 @@
 namespace topknot::train {
 
 /// What an observer hears before the first step.
-Start describe_start(const Progress& progress, const Task& task, Replica& replica,
-                     int ranks, const std::vector<std::string>& notices);
+Start describe_start(const Job& job, const Progress& progress, const Task& task,
+                     Replica& replica, int ranks,
+                     const std::vector<std::string>& notices);
 
 }  // namespace topknot::train

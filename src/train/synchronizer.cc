@@ -18,14 +18,15 @@ std::unique_ptr<Synchronizer> make_synchronizer(const Job& job, Task& task,
 }
 
 void apply_gradients(const Job& job, Optimizer& optimizer, Replica& replica, double lr,
-                     double scale) {
+                     double scale, int ranks) {
   optimizer.begin_step();
   for (std::size_t i = 0; i < replica.size(); ++i) {
     if (replica.engine().units(i) == Units::updates) continue;
     optimizer.apply(i, replica.weight(i), replica.gradient(i),
                     {.lr = lr,
                      .decay = weight_decay_of(job, replica.tensor(i)),
-                     .scale = static_cast<float>(scale)});
+                     .scale = static_cast<float>(scale),
+                     .ranks = ranks});
   }
 }
 

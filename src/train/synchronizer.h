@@ -58,8 +58,8 @@ std::unique_ptr<Synchronizer> make_synchronizer(const Job& job, Task& task,
                                                 Replica& replica, Transport& link);
 
 /// Moves all weights by the optimizer, but for parameters whose agreed mean is an update: on
-/// `scale` times their gradients, with the job's weight decay.
+/// `scale` times their gradients, with the job's weight decay. `ranks`: as in Move.
 void apply_gradients(const Job& job, Optimizer& optimizer, Replica& replica, double lr,
-                     double scale);
+                     double scale, int ranks = 1);
 
 }  // namespace topknot::train

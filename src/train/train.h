@@ -24,6 +24,7 @@ struct Metric {
 
 /// What is known before the first step; equal on all ranks.
 struct Start {
+  Job job;  ///< as it is run: what the given one leaves open is decided
   std::uint64_t parameters = 0;
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;

@@ -55,13 +55,36 @@ TEST(Check, LooksEveryNameUp) {
   EXPECT_EQ(
       said({{"collective", "oktop"}}),
       "There is no collective named oktop; nearest is oktopk. `topknot list` has all.");
-  EXPECT_EQ(said({{"density", "0"}}),
-            "The key density cannot be 0: nothing would ever be sent.");
+  EXPECT_EQ(said({{"density", "0"}}), "");
   EXPECT_EQ(said({{"density_schedule", "exponent"}}),
             "There is no schedule named exponent; nearest is exponential.");
   EXPECT_EQ(said({{"rules", "classifier.*=thick"}}),
             "The rule for classifier.* asks for thick, which is neither dense nor a "
             "density in (0, 1].");
+}
+
+TEST(Check, RefusesABudgetThatNothingKeeps) {
+  EXPECT_EQ(said({{"budget", "0.02"}, {"density", "0.01"}}),
+            "A budget decides the density: set one or the other.");
+  EXPECT_EQ(said({{"budget", "0.02"}, {"local_steps", "8"}}),
+            "A budget decides the local steps: set one or the other.");
+  EXPECT_EQ(said({{"budget", "0.02"}, {"scheme", "oktopk"}}),
+            "A budget is for an exchange of updates: set density and local_steps, or "
+            "exchange=updates.");
+  EXPECT_EQ(said({{"budget", "0.02"}, {"scheme", "oktopk"}, {"exchange", "updates"}}),
+            "");
+}
+
+TEST(Check, RefusesAMemoryThatStepsBesideLocalSteps) {
+  EXPECT_EQ(said({{"memory", "adam"}, {"local_steps", "4"}}),
+            "The memory adam takes a step on every gradient, and local steps are the "
+            "optimizer's: leave the memory out with them.");
+}
+
+TEST(Check, RefusesAnOuterOptimizerOfUpdates) {
+  EXPECT_EQ(said({{"outer", "sgd"}, {"exchange", "updates"}}),
+            "With exchange=updates the mean change moves the weights as it is: leave "
+            "outer out, or set exchange=gradients.");
 }
 
 TEST(Check, KnowsEveryModelOfTheList) {

@@ -252,7 +252,7 @@ TEST(LocalSteps, GoOnWithOtherNumbersOfWorkers) {
   EXPECT_EQ(until(24, 4, 2), 24U);
 }
 
-TEST(LocalSteps, RefuseADebtInTheUnitsOfGradients) {
+TEST(LocalSteps, RefuseAResidualInTheUnitsOfGradients) {
   Job job = sparse_loco(small_job());
   for (const std::int64_t local : {1, 4}) {
     const Folder folder;
@@ -298,7 +298,8 @@ struct Six {
     job.optimizer = "sgd:momentum=0.9";
     job.outer = "sgd:momentum=0.5";
     job.outer_lr = 0.5;
-    return job;
+    std::vector<std::string> notices;
+    return prepared(job, notices);
   }
   void begin() { local.begin(0, /*opens_round=*/true); }
   std::vector<float> weights() {

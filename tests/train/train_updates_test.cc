@@ -18,7 +18,7 @@ using testing::Folder;
 using testing::sentence_of;
 using testing::train_on;
 
-/// 20 steps an epoch on two ranks, 40 on one.
+/// 20 steps an epoch on two ranks, 40 on one. An exchange on every step.
 Job small_job(const std::string& optimizer = "sgd:momentum=0.9") {
   Job job;
   job.name = "updates";
@@ -124,10 +124,6 @@ TEST(ExchangeOfUpdates, IsRefusedWhereItCannotBe) {
   job.exchange = "moves";
   EXPECT_EQ(why(job),
             "The key exchange cannot be moves; it is auto, updates or gradients.");
-  job = small_job();
-  job.local_steps = 4;
-  EXPECT_EQ(why(job),
-            "Local steps exchange updates already: leave exchange at auto with them.");
   job = small_job();
   job.settle = "0";
   EXPECT_EQ(why(job),
