@@ -98,7 +98,7 @@ TEST(RoundsOfUpdates, ResumeToTheSameBits) {
     Job job = small_job(optimizer);
     job.clip = 1;
     expect_resumes(2, job, 16);
-    job.settle = "8";
+    job.settle = std::to_string(8);
     expect_resumes(2, job, 16);
   }
 }
