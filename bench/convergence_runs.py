@@ -100,6 +100,13 @@ VARIANTS = {
         every_step(memory="adam:gain=none"), ADAM),
     "knot-1pct-settled": Variant("`knot-1pct`, residuals are settled at the end",
                                  every_step(settle="end")),
+    **{f"{name}-p{ranks}": Variant(
+        f"`{name}` on {ranks} workers, the same samples in a step",
+        {**settings, "workers": str(ranks), "batch": str(4 * batch // ranks)}, (job,))
+       for job, batch in (("ncf", 512),)
+       for ranks in (2, 8)
+       for name, settings in (("dense", DENSE), ("knot", {"scheme": "knot"}),
+                              ("oktopk", published("oktopk").settings))},
     "dense-fewer-steps": Variant(f"`dense` with about the bytes of `knot`: 1/{FEWER} of the steps",
                                  DENSE, fewer_steps=True),
     "epoch-average": Variant(
@@ -140,8 +147,8 @@ class Run:
 
 
 # The most telling first: variants, at which rates, with which seeds. A rate is "middle" or
-# "all" of the job's, or the best of the variants that are named, which is known once these have
-# run.
+# "all" of the job's, "far", a quarter and four times the middle, or the best of the variants that
+# are named, which is known once these have run.
 STAGES = [
     (["dense", "knot"], "middle", [1, 2, 3]),
     (["knot-1pct"], "middle", [1]),
@@ -155,6 +162,9 @@ STAGES = [
     (["knot-1pct-no-masking", "knot-1pct-adam-no-masking", "knot-1pct-adam-no-gain",
       "knot-1pct-settled"], "best of knot", [1]),
     (["adtopk", "topka"], "best of dense", [1]),
+    (["dense-p2", "dense-p8", "oktopk-p2", "oktopk-p8"], "best of dense", [1]),
+    (["knot-p2", "knot-p8"], "best of knot", [1]),
+    (["dense", "knot", "oktopk"], "far", [1]),
 ]
 
 
@@ -180,5 +190,7 @@ def rates_of(job: str, rates: str, best_rate) -> list[float | None]:
         return [JOBS[job].rates[1]]
     if rates == "all":
         return list(JOBS[job].rates)
+    if rates == "far":
+        return [JOBS[job].rates[1] / 4, JOBS[job].rates[1] * 4]
     variants = rates.removeprefix("best of ").split()
     return list(dict.fromkeys(best_rate(job, variant) for variant in variants))

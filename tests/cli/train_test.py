@@ -181,6 +181,22 @@ class Results(Case):
             self.assertTrue(any(one["name"] == "bucket 0" for one in spans))
         self.assertEqual(len(list(self.out.glob("events.out.tfevents.*"))), 1)
 
+    def test_what_was_decided_is_said_and_written(self):
+        out = self.done(self.job, "--out", self.out, "--budget", "0.02")
+        self.assertIn("knot:values=i2 at density 0.25 every 3 steps", out.stdout)
+        run_json = json.loads((self.out / "run.json").read_text())
+        self.assertEqual(run_json["job"]["budget"], 0.02)
+        self.assertEqual(run_json["job"]["local_steps"], 0)
+        self.assertEqual(run_json["job_as_run"]["local_steps"], 3)
+        self.assertEqual(run_json["job_as_run"]["density"], 0.25)
+        self.assertEqual(run_json["job_as_run"]["exchange"], "updates")
+
+    def test_a_budget_beside_a_density_is_refused(self):
+        out = run(self.job, "--budget", "0.02", "--density", "0.01")
+        self.assertEqual(out.returncode, 2)
+        self.assertEqual(out.stderr, "topknot: A budget decides the density: set one or the "
+                                     "other.\n")
+
     def test_only_errors_are_mixed_with_the_summary_of_a_person(self):
         out = self.done(self.job, "--set", "steps=2")
         for word in ("time", "sent", "exchange", "memory", "weights"):

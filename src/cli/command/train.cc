@@ -334,8 +334,10 @@ void add_options(CLI::App& command, Options& options) {
       ->capture_default_str();
   add_key(command, options, "--workers", "workers",
           "Ranks, as threads. Under mpirun, its own number");
-  add_key(command, options, "--scheme", "scheme", "How gradients are exchanged");
-  add_key(command, options, "--density", "density", "Share of them that is sent");
+  add_key(command, options, "--scheme", "scheme", "How the workers agree on a sum");
+  add_key(command, options, "--budget", "budget", "Bytes sent, as a share of dense's");
+  add_key(command, options, "--density", "density",
+          "Share of the coordinates that an exchange sends");
   add_key(command, options, "--data", "folder", "The folder of the data set");
   add_key(command, options, "--timeout", "timeout",
           "Seconds after which a silent rank ends the run");
