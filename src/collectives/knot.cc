@@ -16,7 +16,7 @@
 // step that gathers the whole union, no cold start, no region cut that must be agreed on
 // again and no extra balancing move; and indices are coded.
 //
-// Ownership is block-cyclic and turns with the steps: coordinate i belongs to the rank
+// CyclicOwnership is block-cyclic and turns with the steps: coordinate i belongs to the rank
 // (i / B + step) mod P. It needs no state and no words, it is balanced for every skew
 // wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
@@ -47,66 +47,24 @@
 //         Renggli et al., "SparCML", SC 2019.
 
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <vector>
 
 #include "collectives/primitives/allgather.h"
+#include "collectives/primitives/cyclic_ownership.h"
 #include "collectives/primitives/exchange.h"
 #include "collectives/primitives/global_topk.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/route.h"
+#include "collectives/primitives/settle.h"
 #include "collectives/primitives/step_guard.h"
 #include "collectives/primitives/sum_writer.h"
+#include "core/merge.h"
 #include "core/select.h"
 #include "topknot/catalog.h"
 
 namespace topknot::collective {
 namespace {
-
-/// Who owns which coordinate of [0, n), and where it lies among the owner's.
-class Ownership {
- public:
-  Ownership(std::uint64_t n, int ranks, std::uint64_t turn)
-      : n_(n), ranks_(static_cast<std::uint64_t>(ranks)), turn_(turn % ranks_) {
-    // A power of two, so that the divisions are shifts; small vectors get smaller blocks,
-    // so that every rank owns some.
-    const std::uint64_t block = std::clamp<std::uint64_t>(n / (16 * ranks_), 1, 256);
-    block_bits_ = static_cast<int>(std::bit_width(block)) - 1;
-  }
-
-  int owner(std::uint32_t i) const {
-    return static_cast<int>(((i >> block_bits_) + turn_) % ranks_);
-  }
-  std::uint32_t inside(std::uint32_t i) const {
-    const std::uint64_t row = (i >> block_bits_) / ranks_;
-    return static_cast<std::uint32_t>(row << block_bits_ | (i & mask()));
-  }
-  std::uint32_t outside(int owner, std::uint32_t position) const {
-    const std::uint64_t row = position >> block_bits_;
-    return static_cast<std::uint32_t>((row * ranks_ + slot(owner)) << block_bits_ |
-                                      (position & mask()));
-  }
-  /// How many coordinates `owner` has.
-  std::uint64_t size(int owner) const {
-    const std::uint64_t block = std::uint64_t{1} << block_bits_;
-    const std::uint64_t rows = n_ / (block * ranks_);
-    const std::uint64_t rest = n_ - rows * block * ranks_;
-    const std::uint64_t before = slot(owner) * block;
-    return rows * block + (rest > before ? std::min(rest - before, block) : 0);
-  }
-
- private:
-  std::uint32_t mask() const { return (std::uint32_t{1} << block_bits_) - 1; }
-  std::uint64_t slot(int owner) const {
-    return (static_cast<std::uint64_t>(owner) + ranks_ - turn_) % ranks_;
-  }
-
-  std::uint64_t n_;
-  std::uint64_t ranks_;
-  std::uint64_t turn_;
-  int block_bits_;
-};
 
 class Knot final : public Collective {
  public:
@@ -123,7 +81,7 @@ class Knot final : public Collective {
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     select(residual, grad, k);
-    const Ownership ownership(residual.size(), channel_.size(), step_++);
+    const CyclicOwnership ownership(residual.size(), channel_.size(), step_++);
     deal(ownership);
     exchange(k);
     add_up(blocks_, held_);
@@ -147,16 +105,11 @@ class Knot final : public Collective {
     if (survive_ > 0 && quota_ > 0) core::keep_largest(mine_, std::min(quota_, k));
   }
 
-  void deal(const Ownership& ownership) {
-    dealt_.resize(at(channel_.size()));
+  void deal(const CyclicOwnership& ownership) {
+    ownership.deal(mine_, dealt_);
     regions_.clear();
-    for (int owner = 0; owner < channel_.size(); ++owner) {
-      dealt_[at(owner)].clear();
+    for (int owner = 0; owner < channel_.size(); ++owner)
       regions_.push_back({0, ownership.size(owner)});
-    }
-    for (std::size_t i = 0; i < mine_.size(); ++i)
-      dealt_[at(ownership.owner(mine_.index[i]))].push_back(
-          ownership.inside(mine_.index[i]), mine_.value[i]);
     parts_.assign(dealt_.begin(), dealt_.end());
   }
 
@@ -170,24 +123,48 @@ class Knot final : public Collective {
     allgather_.run(channel_, held_, regions_, k, survivors_, sum_error_, route(k));
   }
 
-  void settle_residual(const Ownership& ownership, std::span<float> residual) {
+  // Slice by slice of the survivors: what one of them touches stays in the cache.
+  void settle_residual(const CyclicOwnership& ownership, std::span<float> residual) {
+    constexpr std::size_t kSlice = 8192;
     settled_.clear();
     for (int owner = 0; owner < channel_.size(); ++owner) {
-      const Sparse& sent = dealt_[at(owner)];
-      const std::vector<std::uint32_t>& kept = survivors_[at(owner)].index;
-      std::size_t j = 0;
-      for (std::size_t i = 0; i < sent.size(); ++i) {
-        while (j < kept.size() && kept[j] < sent.index[i]) ++j;
-        if (j == kept.size()) break;
-        if (kept[j] != sent.index[i]) continue;
-        settled_.push_back(ownership.outside(owner, sent.index[i]));
-        residual[settled_.back()] =
-            errors_[at(owner)].empty() ? 0.0F : errors_[at(owner)][i];
+      const auto outside = ownership.outside(owner);
+      const std::span<const std::uint32_t> kept(survivors_[at(owner)].index);
+      const bool rounded = owner == channel_.rank() && !sum_error_.empty();
+      sent_ = 0;
+      for (std::size_t first = 0; first < kept.size(); first += kSlice) {
+        const auto slice = kept.subspan(first, std::min(kSlice, kept.size() - first));
+        settle_slice(outside, owner, slice, residual);
+        if (!rounded) continue;
+        placed_.resize(slice.size());
+        std::ranges::transform(slice, placed_.begin(), outside);
+        core::scatter_add({placed_, std::span(sum_error_).subspan(first, slice.size())},
+                          residual);
       }
     }
-    for (std::size_t i = 0; i < sum_error_.size(); ++i)
-      residual[ownership.outside(channel_.rank(), held_.index[i])] += sum_error_[i];
     aim(settled_.size());
+  }
+
+  // The residual of what was sent to `owner`, from sent_ on, and is among `kept`.
+  void settle_slice(const CyclicOwnership::Outside& outside, int owner,
+                    std::span<const std::uint32_t> kept, std::span<float> residual) {
+    const std::span<const std::uint32_t> all(dealt_[at(owner)].index);
+    const std::size_t first = sent_;
+    sent_ = static_cast<std::size_t>(
+        std::upper_bound(all.begin() + static_cast<std::ptrdiff_t>(first), all.end(),
+                         kept.back()) -
+        all.begin());
+    const auto sent = all.subspan(first, sent_ - first);
+    core::common_places(sent, kept, places_);
+    const std::size_t before = settled_.size();
+    settled_.resize(before + places_.size());
+    const std::span<std::uint32_t> placed = std::span(settled_).subspan(before);
+    std::ranges::transform(places_, placed.begin(),
+                           [&](std::uint32_t i) { return outside(sent[i]); });
+    const std::span<const float> error(errors_[at(owner)]);
+    kept_error_.resize(error.empty() ? 0 : places_.size());
+    if (!error.empty()) core::gather(error.subspan(first), places_, kept_error_);
+    settle(placed, kept_error_, residual);
   }
 
   // Sends a little less when too little of it survives, a little more when enough does.
@@ -200,11 +177,10 @@ class Knot final : public Collective {
   }
 
   // Every coordinate has one owner, so the survivors are the sum.
-  Reduced write(const Ownership& ownership, std::span<const float> grad,
+  Reduced write(const CyclicOwnership& ownership, std::span<const float> grad,
                 std::span<float> sum) {
-    write_disjoint(survivors_, grad, sum, index_, [&](int owner, std::uint32_t position) {
-      return ownership.outside(owner, position);
-    });
+    write_disjoint(survivors_, grad, sum, index_,
+                   [&](int owner) { return ownership.outside(owner); });
     return {.count = index_.size(), .index = index_, .settled = settled_};
   }
 
@@ -235,6 +211,10 @@ class Knot final : public Collective {
   std::vector<Sparse> survivors_;           // by owner
   std::vector<float> sum_error_;            // of my survivors
   std::vector<std::uint32_t> index_;        // of the sum
+  std::size_t sent_ = 0;                    // how much of one owner's part is settled
+  std::vector<std::uint32_t> places_;       // of survivors, in a slice of what I sent
+  std::vector<float> kept_error_;           // of these
+  std::vector<std::uint32_t> placed_;       // where a slice of my survivors lies
   std::vector<std::uint32_t> settled_;      // those that were mine
 };
 

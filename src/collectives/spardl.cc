@@ -296,7 +296,7 @@ class SparDL final : public Collective {
 
   Reduced write(std::span<const float> grad, std::span<float> sum) {
     write_disjoint(blocks_, grad, sum, index_,
-                   [](int, std::uint32_t position) { return position; });
+                   [](int) { return [](std::uint32_t position) { return position; }; });
     return {.count = index_.size(), .index = index_, .settled = {}};
   }
 

@@ -169,8 +169,10 @@ class TopkDsa final : public Collective {
   // Every coordinate has one owner, so the owners' sums are the sum.
   Reduced write(const Ownership& ownership, std::span<const float> grad,
                 std::span<float> sum) {
-    write_disjoint(sums_, grad, sum, index_, [&](int owner, std::uint32_t position) {
-      return ownership.outside(owner, position);
+    write_disjoint(sums_, grad, sum, index_, [&](int owner) {
+      return [&ownership, owner](std::uint32_t position) {
+        return ownership.outside(owner, position);
+      };
     });
     return {.count = index_.size(), .index = index_, .settled = mine_.index};
   }

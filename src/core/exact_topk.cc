@@ -22,9 +22,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <functional>
 #include <string>
 
+#include "core/front.h"
 #include "core/select.h"
 #include "core/sweep.h"
 #include "topknot/error.h"
@@ -35,8 +35,10 @@ namespace {
 
 constexpr int kBinBits = 11;
 constexpr std::size_t kBins = std::size_t{1} << kBinBits;
-constexpr std::size_t kFew = 2048;    // no more passes for as few as that
-constexpr std::size_t kChunk = 1024;  // pairs that move together
+constexpr std::size_t kFew = 2048;       // no more passes for as few as that,
+constexpr std::size_t kMostFew = 16384;  // nor, among very many, for as few as that
+constexpr std::size_t kVeryMany = 64;    // times as many as few
+constexpr std::size_t kChunk = 1024;     // values that are copied together
 
 /// Where the k largest end: all magnitudes above `bits` are among them, and the first
 /// `ties` of those that equal it.
@@ -54,7 +56,6 @@ struct Bin {
   std::size_t rank;
 
   std::uint32_t size() const { return std::uint32_t{1} << width; }
-  bool holds(std::uint32_t bits) const { return bits - lo < size(); }
 };
 
 [[noreturn]] void refuse(std::size_t found, const Bin& bin) {
@@ -104,16 +105,14 @@ Bin narrow(std::span<const float> value, const Bin& from) {
   return {from.lo + (b << shift), shift, count(b), rank};
 }
 
-// Writes the magnitudes of `bin` to `few`, which has room for kFew and a chunk more:
-// what is outside is written as well and then overwritten.
-void copy_bin(std::span<const float> value, const Bin& bin,
-              std::array<std::uint32_t, kFew + kChunk>& few) {
+// A chunk more than there should be, in case they were miscounted.
+using Few = std::array<float, kMostFew + kChunk + kCopySlack>;
+
+void copy_bin(std::span<const float> value, const Bin& bin, Few& few) {
   std::size_t count = 0;
   for (std::size_t begin = 0; begin < value.size(); begin += kChunk) {
-    for (const float v : value.subspan(begin, std::min(kChunk, value.size() - begin))) {
-      few[count] = magnitude_bits(v);
-      count += bin.holds(few[count]) ? 1 : 0;
-    }
+    const auto chunk = value.subspan(begin, std::min(kChunk, value.size() - begin));
+    count += copy_between(chunk, bin.lo, bin.size(), few.data() + count);
     if (count > bin.count) refuse(count, bin);
   }
   if (count != bin.count) refuse(count, bin);
@@ -125,49 +124,32 @@ Cut find_cut(std::span<const float> value, std::size_t k) {
     throw ContractError("The k largest of " + std::to_string(value.size()) +
                         " candidates were asked for with k = " + std::to_string(k) + ".");
   Bin bin = whole(value, k);
-  while (bin.count > kFew && bin.width > 0) bin = narrow(value, bin);
+  const std::size_t few_enough = std::clamp(value.size() / kVeryMany, kFew, kMostFew);
+  while (bin.count > few_enough && bin.width > 0) bin = narrow(value, bin);
   if (bin.width == 0) return {bin.lo, bin.rank};
 
-  std::array<std::uint32_t, kFew + kChunk> few;
+  Few few;
   copy_bin(value, bin, few);
   const auto nth = few.begin() + static_cast<std::ptrdiff_t>(bin.rank - 1);
+  const auto larger = [](float a, float b) {
+    return magnitude_bits(a) > magnitude_bits(b);
+  };
   std::nth_element(few.begin(), nth, few.begin() + static_cast<std::ptrdiff_t>(bin.count),
-                   std::greater<>());
+                   larger);
   const auto above =
-      std::count_if(few.begin(), nth, [&](std::uint32_t bits) { return bits > *nth; });
-  return {*nth, bin.rank - static_cast<std::size_t>(above)};
+      std::count_if(few.begin(), nth, [&](float each) { return larger(each, *nth); });
+  return {magnitude_bits(*nth), bin.rank - static_cast<std::size_t>(above)};
 }
 
 // keep_largest() for 0 < k <= size; returns the magnitude_bits() of the smallest kept.
-// Indices and values move in turn, a chunk of each: some processors cannot hold both in
-// the first-level cache when the two arrays lie a power of two apart.
 std::uint32_t keep(Sparse& pairs, std::size_t k) {
   const Cut cut = find_cut(pairs.value, k);
-  std::uint32_t* const index = pairs.index.data();
-  float* const value = pairs.value.data();
-  std::uint32_t below = cut.bits - 1;  // until the last tie is in, then cut.bits
-  std::size_t ties = cut.ties;
-  std::size_t kept = 0;
-  std::array<std::size_t, kChunk> stays;
-  for (std::size_t begin = 0; begin < pairs.size(); begin += kChunk) {
-    const std::size_t end = std::min(begin + kChunk, pairs.size());
-    std::size_t count = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::uint32_t bits = magnitude_bits(value[i]);
-      stays[count] = i;
-      count += static_cast<std::int32_t>(below - bits) < 0;
-      if (bits == cut.bits && --ties == 0) [[unlikely]]
-        below = cut.bits;
-    }
-    for (std::size_t j = 0; j < count; ++j) index[kept + j] = index[stays[j]];
-    for (std::size_t j = 0; j < count; ++j) value[kept + j] = value[stays[j]];
-    kept += count;
-  }
-  if (kept != k)
-    throw ContractError("Of " + std::to_string(pairs.size()) + " pairs the " +
+  const std::size_t before = pairs.size();
+  keep_above(pairs, cut.bits, cut.ties);
+  if (pairs.size() != k)
+    throw ContractError("Of " + std::to_string(before) + " pairs the " +
                         std::to_string(k) + " largest were to be kept, and " +
-                        std::to_string(kept) + " were.");
-  pairs.resize(kept);
+                        std::to_string(pairs.size()) + " were.");
   return cut.bits;
 }
 

@@ -7,6 +7,7 @@
 #include "core/merge.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <string>
 
@@ -15,6 +16,8 @@
 namespace topknot::core {
 
 namespace {
+
+constexpr std::size_t kWindow = 16384;
 
 // 1 when a <= b, else 0.
 std::uint64_t not_after(std::uint32_t a, std::uint32_t b) {
@@ -27,6 +30,21 @@ float if_there(std::uint64_t there, float x) {
   const std::uint32_t mask = 0 - static_cast<std::uint32_t>(there);
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) & mask) |
                               (kNothing & ~mask));
+}
+
+// Calls change(dense[index[i]], i) for every i. The lines are asked for in time: positions
+// that leap from block to block are beyond the processor's own prefetching.
+template <typename Change>
+void for_each_ahead(std::span<const std::uint32_t> index, std::span<float> dense,
+                    Change change) {
+  constexpr std::size_t kAhead = 64;
+  const std::size_t sure = index.size() - std::min(kAhead, index.size());
+  std::size_t i = 0;
+  for (; i < sure; ++i) {
+    __builtin_prefetch(dense.data() + index[i + kAhead], 1);
+    change(dense[index[i]], i);
+  }
+  for (; i < index.size(); ++i) change(dense[index[i]], i);
 }
 
 }  // namespace
@@ -69,6 +87,31 @@ void intersect(std::span<const std::uint32_t> a, std::span<const std::uint32_t> 
   out.resize(n);
 }
 
+// One window of positions at a time: those of b are marked, those of a look whether they are.
+// The loops end where a window does, and so the processor can tell how they go on.
+void common_places(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b,
+                   std::vector<std::uint32_t>& places) {
+  std::array<std::uint8_t, kWindow> marked = {};
+  places.resize(std::min(a.size(), b.size()) + 1);  // each round writes before it knows
+  std::uint32_t* const out = places.data();
+  std::size_t i = 0;
+  std::size_t j = 0;
+  std::size_t n = 0;
+  while (i < a.size()) {
+    const std::uint32_t begin = a[i];
+    while (j < b.size() && b[j] < begin) ++j;
+    const std::size_t first = j;
+    for (; j < b.size() && b[j] - begin < kWindow; ++j) marked[b[j] - begin] = 1;
+    if (j == b.size() && j == first) break;
+    for (; i < a.size() && a[i] - begin < kWindow; ++i) {
+      out[n] = static_cast<std::uint32_t>(i);
+      n += marked[a[i] - begin];
+    }
+    for (std::size_t mark = first; mark < j; ++mark) marked[b[mark] - begin] = 0;
+  }
+  places.resize(n);
+}
+
 void split(std::span<const std::uint32_t> index, std::span<const std::uint64_t> cuts,
            std::vector<std::size_t>& at) {
   at.resize(cuts.size());
@@ -83,12 +126,18 @@ void drop_zeros(Sparse& pairs) {
   keep_if(pairs, [](float value) { return value != 0; });
 }
 
+void scatter(SparseView pairs, std::span<float> dense) {
+  for_each_ahead(pairs.index, dense,
+                 [&](float& x, std::size_t i) { x = pairs.value[i]; });
+}
+
 void scatter_add(SparseView pairs, std::span<float> dense) {
-  for (std::size_t i = 0; i < pairs.size(); ++i) dense[pairs.index[i]] += pairs.value[i];
+  for_each_ahead(pairs.index, dense,
+                 [&](float& x, std::size_t i) { x += pairs.value[i]; });
 }
 
 void erase(std::span<const std::uint32_t> index, std::span<float> dense) {
-  for (const std::uint32_t i : index) dense[i] = 0;
+  for_each_ahead(index, dense, [](float& x, std::size_t) { x = 0; });
 }
 
 void gather(std::span<const float> dense, std::span<const std::uint32_t> index,

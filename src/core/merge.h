@@ -26,20 +26,32 @@ void intersect(std::span<const std::uint32_t> a, std::span<const std::uint32_t> 
 void split(std::span<const std::uint32_t> index, std::span<const std::uint64_t> cuts,
            std::vector<std::size_t>& at);
 
-/// Leaves in `pairs` those for whose values keep(value) holds, in order.
+/// Replaces `places` with those i for which a[i] is in b, too.
+void common_places(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b,
+                   std::vector<std::uint32_t>& places);
+
+/// Leaves in `pairs` those for whose values keep(value) holds, in order. It asks once for
+/// each value, in order. Nothing branches on the answer.
 template <typename Keep>
 void keep_if(Sparse& pairs, Keep keep) {
+  std::uint32_t* const index = pairs.index.data();
+  float* const value = pairs.value.data();
+  const std::size_t size = pairs.size();
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    if (!keep(pairs.value[i])) continue;
-    pairs.index[kept] = pairs.index[i];
-    pairs.value[kept++] = pairs.value[i];
+  for (std::size_t i = 0; i < size; ++i) {
+    const float v = value[i];
+    index[kept] = index[i];
+    value[kept] = v;
+    kept += static_cast<std::size_t>(keep(v));
   }
   pairs.resize(kept);
 }
 
 /// Takes out the pairs whose value is zero.
 void drop_zeros(Sparse& pairs);
+
+/// dense[index[i]] = value[i].
+void scatter(SparseView pairs, std::span<float> dense);
 
 /// dense[index[i]] += value[i].
 void scatter_add(SparseView pairs, std::span<float> dense);

@@ -176,6 +176,42 @@ TEST_P(Knot, KeepsThemInEveryCoding) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Knot, ::testing::ValuesIn(kRanks));
 
+// So many survivors that residuals are settled slice by slice.
+TEST(KnotDense, KeepsExactlyTheLargestOfAQuarterAndOfMost) {
+  for (const int ranks : {1, 2, 3})
+    for (const std::size_t k : {15000, 27000, 55000})
+      for (const auto kind : {few_values, integers, denormals})
+        hold({.collective = "knot",
+              .layout = Layout::flat(60001),
+              .k = k,
+              .ranks = ranks,
+              .steps = 2,
+              .gradient = kind});
+}
+
+// Integers, whose rounding errors are exact.
+TEST(KnotDense, LosesNothingToRoundedValues) {
+  for (const char* values : {"i2", "i8"})
+    for (const int ranks : {2, 3})
+      for (const std::size_t k : {600, 15000, 40000}) {
+        const auto steps = train({.collective = std::string("knot:values=") + values,
+                                  .layout = Layout::flat(60001),
+                                  .k = k,
+                                  .ranks = ranks,
+                                  .steps = 3,
+                                  .gradient = integers});
+        for (const Outcome& step : steps) {
+          ASSERT_EQ(step.index.size(), k);
+          for (std::size_t i = 0; i < step.sum.size(); ++i) {
+            double settled = 0;
+            for (std::size_t r = 0; r < step.folded.size(); ++r)
+              settled += double{step.folded[r][i]} - step.residual[r][i];
+            ASSERT_EQ(settled, step.sum[i]) << values << ", k = " << k << ", at " << i;
+          }
+        }
+      }
+}
+
 TEST(KnotScale, IsFollowedWithoutAStepThatIsOff) {
   // Residuals of before are lost beside 2^100, so the law is inexact, but not the choice.
   const std::size_t n = 500;

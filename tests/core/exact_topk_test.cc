@@ -166,6 +166,24 @@ TEST(KeepLargest, IsRightOnAwkwardVectorsOfEverySize) {
     }
 }
 
+// Around 64 times the smallest and the largest number of candidates that are sorted at once.
+TEST(KeepLargest, IsRightOnAwkwardVectorsOfVeryMany) {
+  for (const Awkward& kind : kAwkward)
+    for (const std::size_t n : {131071, 131072, 131137, 1048576, 1200000}) {
+      if (n > 200000 &&
+          std::string_view(kind.name).find("units") == std::string_view::npos)
+        continue;
+      const std::vector<float> x = kind.vector(n);
+      const Ranking ranking(x);
+      for (const std::size_t k : {n / 100, n / 4, n - n / 9}) {
+        Sparse got = all_of(x);
+        keep_largest(got, k);
+        ASSERT_TRUE(same_bits(got, ranking.largest(k)))
+            << kind.name << ", n = " << n << ", k = " << k;
+      }
+    }
+}
+
 // ---- ExactTopK
 
 // One step, checked against sorting everything.

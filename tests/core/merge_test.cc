@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -197,6 +198,122 @@ TEST(DropZeros, KeepsTheOrderAndDropsZerosOfEitherSign) {
   EXPECT_EQ(pairs, (Sparse{{4, 8}, {2.0F, -1e-45F}}));
   keep_if(pairs, [](float value) { return value < 0; });
   EXPECT_EQ(pairs, (Sparse{{8}, {-1e-45F}}));
+}
+
+std::vector<std::uint32_t> drawn_positions(std::uint64_t n, double density,
+                                           Random& random) {
+  std::vector<std::uint32_t> index;
+  for (std::uint32_t i = 0; i < n; ++i)
+    if (random.uniform() < density) index.push_back(i);
+  return index;
+}
+
+TEST(Add, IsRightForLongListsOfAnyShape) {
+  Random random(2);
+  Sparse out;
+  const auto with_values = [&](std::vector<std::uint32_t> index) {
+    Sparse x{std::move(index), {}};
+    for (std::size_t i = 0; i < x.index.size(); ++i) x.value.push_back(random.laplace());
+    return x;
+  };
+  std::vector<std::uint32_t> row(5000);
+  std::iota(row.begin(), row.end(), 0U);
+  const auto some = [&](std::size_t first, std::size_t last) {
+    return with_values({row.begin() + static_cast<std::ptrdiff_t>(first),
+                        row.begin() + static_cast<std::ptrdiff_t>(last)});
+  };
+  std::vector<Sparse> lists = {some(0, 1023),    some(0, 1024),    some(0, 1025),
+                               some(2000, 5000), some(3976, 5000), some(100, 1200),
+                               some(1024, 2048)};
+  for (const double density : {0.2, 0.25, 0.5, 0.9})
+    lists.push_back(with_values(drawn_positions(6000, density, random)));
+  for (const Sparse& a : lists) {
+    for (const Sparse& b : lists) {
+      add(a, b, out);
+      ASSERT_EQ(out, expected_sum(a, b)) << a.size() << " and " << b.size();
+    }
+  }
+}
+
+std::vector<std::uint32_t> expected_places(const std::vector<std::uint32_t>& a,
+                                           const std::vector<std::uint32_t>& b) {
+  std::vector<std::uint32_t> places;
+  for (std::uint32_t i = 0; i < a.size(); ++i)
+    if (std::ranges::binary_search(b, a[i])) places.push_back(i);
+  return places;
+}
+
+TEST(CommonPlaces, IsRightForAllSmallSets) {
+  std::vector<std::uint32_t> places = {9, 9, 9};
+  for (unsigned a = 0; a < 64; ++a) {
+    for (unsigned b = 0; b < 64; ++b) {
+      const auto x = positions(a, 1).index;
+      const auto y = positions(b, 1).index;
+      common_places(x, y, places);
+      ASSERT_EQ(places, expected_places(x, y)) << a << " and " << b;
+    }
+  }
+}
+
+TEST(CommonPlaces, IsRightAtEveryDensityAcrossWindows) {
+  Random random(1);
+  std::vector<std::uint32_t> places;
+  for (const std::uint64_t n : {16383, 16384, 16385, 32769, 100000}) {
+    for (const double in_a : {0.0002, 0.01, 0.3, 1.0}) {
+      for (const double in_b : {0.0002, 0.01, 0.3, 1.0}) {
+        const auto a = drawn_positions(n, in_a, random);
+        const auto b = drawn_positions(n, in_b, random);
+        common_places(a, b, places);
+        ASSERT_EQ(places, expected_places(a, b)) << n << ", " << in_a << ", " << in_b;
+      }
+    }
+  }
+}
+
+TEST(CommonPlaces, FindsWhatIsJustInsideAndJustBehindAWindow) {
+  constexpr std::uint32_t kLast = 0xFFFFFFFF;
+  std::vector<std::uint32_t> places;
+  for (const std::uint32_t begin : {0U, 5U, kLast - 16390, kLast - 16384, kLast - 3}) {
+    std::vector<std::uint32_t> a = {begin};
+    for (const std::uint32_t step : {1U, 16382U, 1U, 1U, 1U})
+      if (a.back() <= kLast - step) a.push_back(a.back() + step);
+    for (std::uint32_t left_out = 0; left_out < 32; ++left_out) {
+      std::vector<std::uint32_t> b;
+      for (std::size_t i = 0; i < a.size(); ++i)
+        if ((left_out >> i & 1) == 0) b.push_back(a[i]);
+      common_places(a, b, places);
+      ASSERT_EQ(places, expected_places(a, b));
+      common_places(b, a, places);
+      ASSERT_EQ(places, expected_places(b, a));
+    }
+  }
+}
+
+// Around how far ahead the lines are asked for.
+TEST(Scatter, WritesAddsAndErasesAtEveryLength) {
+  for (const std::uint32_t n : {0, 1, 2, 63, 64, 65, 128, 1000}) {
+    Sparse pairs;
+    for (std::uint32_t i = 0; i < n; ++i)
+      pairs.push_back(3 * i + 1, static_cast<float>(i));
+    std::vector<float> x(3 * n + 2, 10);
+    std::vector<float> written = x;
+    std::vector<float> added = x;
+    std::vector<float> erased = x;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      written[3 * i + 1] = static_cast<float>(i);
+      added[3 * i + 1] += static_cast<float>(i);
+      erased[3 * i + 1] = 0;
+    }
+    std::vector<float> got = x;
+    scatter(pairs, got);
+    EXPECT_EQ(got, written);
+    got = x;
+    scatter_add(pairs, got);
+    EXPECT_EQ(got, added);
+    got = x;
+    core::erase(pairs.index, got);
+    EXPECT_EQ(got, erased);
+  }
 }
 
 }  // namespace

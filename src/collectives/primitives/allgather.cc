@@ -30,7 +30,9 @@ void Allgather::run_among(MessageChannel& channel, const Subgroup& group, Sparse
   channel.code(mine, regions[at(group.place())], MessageChannel::kEveryone,
                messages_[at(group.place())], error);
   pass_round(channel, group, route);
-  read_blocks(channel, group, regions, most, blocks);
+  read_blocks(channel, group, regions, most, group.place(), blocks);
+  MessageChannel::read_back(messages_[at(group.place())], mine,
+                            blocks[at(group.place())]);
 }
 
 void Allgather::run_coded(MessageChannel& channel, Message& mine,
@@ -39,7 +41,8 @@ void Allgather::run_coded(MessageChannel& channel, Message& mine,
   set_limits(channel, regions, most);
   std::swap(messages_[at(channel.rank())], mine);
   pass_round(channel, channel.everyone(), route);
-  read_blocks(channel, channel.everyone(), regions, most, blocks);
+  constexpr int kNobody = -1;
+  read_blocks(channel, channel.everyone(), regions, most, kNobody, blocks);
 }
 
 void Allgather::run_positions(MessageChannel& channel,
@@ -82,13 +85,15 @@ void Allgather::set_limits(const MessageChannel& channel, std::span<const Region
     limits_.push_back(channel.limit(most, region.size()));
 }
 
+// Reads what all members have sent, `but` that of one.
 void Allgather::read_blocks(MessageChannel& channel, const Subgroup& group,
-                            std::span<const Region> regions, std::uint64_t most,
+                            std::span<const Region> regions, std::uint64_t most, int but,
                             std::vector<Sparse>& blocks) const {
   blocks.resize(at(group.size()));
   for (int origin = 0; origin < group.size(); ++origin)
-    channel.read(messages_[at(origin)], group.rank(origin), MessageChannel::kEveryone,
-                 regions[at(origin)], most, blocks[at(origin)]);
+    if (origin != but)
+      channel.read(messages_[at(origin)], group.rank(origin), MessageChannel::kEveryone,
+                   regions[at(origin)], most, blocks[at(origin)]);
 }
 
 void Allgather::pass_round(MessageChannel& channel, const Subgroup& group, Route route) {

@@ -57,7 +57,7 @@ class Allgather {
   void set_limits(const MessageChannel& channel, std::span<const Region> regions,
                   std::uint64_t most);
   void read_blocks(MessageChannel& channel, const Subgroup& group,
-                   std::span<const Region> regions, std::uint64_t most,
+                   std::span<const Region> regions, std::uint64_t most, int but,
                    std::vector<Sparse>& blocks) const;
 
   std::vector<Message> messages_;    // by member of origin; kept to spare the allocations

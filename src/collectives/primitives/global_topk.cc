@@ -2,11 +2,13 @@
 #include "collectives/primitives/global_topk.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 
 #include "collectives/primitives/words.h"
-#include "core/merge.h"
+#include "core/finite.h"
+#include "core/front.h"
 
 namespace topknot::collective {
 namespace {
@@ -33,24 +35,25 @@ std::uint32_t bins_for(std::size_t k, int ranks) {
 
 void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t k) {
   channel.enter("agree");
-  if (std::any_of(held.value.begin(), held.value.end(),
-                  [](float value) { return magnitude_bits(value) >= kInfinity; })) {
+  if (!core::all_finite(held.value)) {
     channel.report_nonfinite();
     held.clear();
   }
   if (k == 0) return held.clear();
+  in_search_ = held.value;
   const std::uint32_t bins = bins_for(k, channel.size());
   Search search{0, kInfinity, k, 0};
   for (bool first = true; first || search.need < search.count; first = false) {
     if (search.end - search.begin == 1) return keep_ties(channel, search, held);
     cut(search, first, bins);
-    count(held);
+    count();
     sum_counts(channel, counts_);
     if (first) total_ = std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
     narrow(search);
+    if (search.need < search.count) drop_outside(search);
   }
   last_ = search.begin;
-  core::keep_if(held, [&](float value) { return magnitude_bits(value) >= search.begin; });
+  core::keep_above(held, search.begin, held.size());
 }
 
 void GlobalTopK::visit_state(StateVisitor& visitor) { visitor.field("agreed", last_); }
@@ -80,22 +83,69 @@ void GlobalTopK::cut(const Search& search, bool first, std::uint32_t bins) {
     segments_.push_back({high, kInfinity, std::min(coarse, kInfinity - high)});
 }
 
-void GlobalTopK::count(const Sparse& held) {
-  const std::uint32_t bins = std::accumulate(
-      segments_.begin(), segments_.end(), 0U,
-      [](std::uint32_t sum, const Segment& segment) { return sum + segment.bins; });
-  counts_.assign(bins, 0);
-  for (const float value : held.value) {
-    const std::uint32_t bits = magnitude_bits(value);
-    std::uint32_t first_bin = 0;
-    for (const Segment& segment : segments_) {
-      if (bits >= segment.begin && bits < segment.end) {
-        ++counts_[first_bin + (bits - segment.begin) / segment.width()];
-        break;
-      }
-      first_bin += segment.bins;
+// Where in its segment a magnitude x is, by a product instead of a quotient: x / width is the
+// upper half of 2x * factor, with factor = floor(2^63 / width) + 1. That is exact: it is too
+// large by at most x / 2^63, and that is less than 1 / width, since both are below 2^31.
+class GlobalTopK::Bins {
+ public:
+  explicit Bins(std::span<const Segment> segments) {
+    for (std::size_t s = 0; s < segments.size(); ++s) {
+      const Segment& segment = segments[s];
+      if (s > 0) begin_[s - 1] = segment.begin;
+      of_[s] = {(std::uint64_t{1} << 63) / segment.width() + 1, segment.begin, count_};
+      count_ += segment.bins;
     }
   }
+
+  std::uint32_t count() const { return count_; }
+  /// The bin of a magnitude that is in one of the segments.
+  std::uint32_t operator()(std::uint32_t bits) const {
+    const First& first =
+        of_[static_cast<std::size_t>(bits >= begin_[0]) + (bits >= begin_[1])];
+    const std::uint64_t twice = 2 * std::uint64_t{bits - first.begin};
+    return first.bin +
+           static_cast<std::uint32_t>((static_cast<Product>(twice) * first.factor) >> 64);
+  }
+
+ private:
+  __extension__ using Product = unsigned __int128;
+  struct First {
+    std::uint64_t factor;
+    std::uint32_t begin;
+    std::uint32_t bin;
+  };
+  std::array<First, 3> of_ = {};
+  std::array<std::uint32_t, 2> begin_ = {kInfinity,
+                                         kInfinity};  // of the second and third
+  std::uint32_t count_ = 0;
+};
+
+// Equal sums come in crowds, and an increment has to wait for the last one of the same
+// counter: so there are four tables, taken in turn.
+void GlobalTopK::count() {
+  constexpr std::size_t kTables = 4;
+  const Bins bin(segments_);
+  const std::size_t bins = bin.count();
+  tables_.assign(kTables * bins, 0);
+  std::uint32_t* const table = tables_.data();
+  const std::span<const float> x = in_search_;
+  std::size_t i = 0;
+  for (; i + kTables <= x.size(); i += kTables)
+    for (std::size_t t = 0; t < kTables; ++t)
+      ++table[t * bins + bin(magnitude_bits(x[i + t]))];
+  for (; i < x.size(); ++i) ++table[bin(magnitude_bits(x[i]))];
+  counts_.assign(tables_.begin(), tables_.begin() + static_cast<std::ptrdiff_t>(bins));
+  for (std::size_t t = 1; t < kTables; ++t)
+    for (std::size_t b = 0; b < bins; ++b) counts_[b] += table[t * bins + b];
+}
+
+// Leaves what the next round has to count.
+void GlobalTopK::drop_outside(const Search& search) {
+  if (magnitudes_.size() < in_search_.size() + core::kCopySlack)
+    magnitudes_.resize(in_search_.size() + core::kCopySlack);
+  const std::size_t count = core::copy_between(
+      in_search_, search.begin, search.end - search.begin, magnitudes_.data());
+  in_search_ = std::span(magnitudes_).first(count);
 }
 
 // Goes down from the largest magnitudes until `need` are found.
@@ -116,20 +166,13 @@ void GlobalTopK::narrow(Search& search) const {
 
 void GlobalTopK::keep_ties(MessageChannel& channel, const Search& search, Sparse& held) {
   last_ = search.begin;
-  const auto mine = static_cast<std::uint32_t>(
-      std::count_if(held.value.begin(), held.value.end(),
-                    [&](float value) { return magnitude_bits(value) == search.begin; }));
+  // By now all that is in the search is equal.
+  const auto mine = static_cast<std::uint32_t>(in_search_.size());
   const std::vector<std::uint32_t> ties = gather_words(channel, std::span(&mine, 1));
   std::uint64_t quota = search.need;
   for (int rank = 0; rank < channel.rank(); ++rank)
     quota -= std::min<std::uint64_t>(quota, ties[at(rank)]);
-  core::keep_if(held, [&](float value) {
-    const std::uint32_t bits = magnitude_bits(value);
-    if (bits != search.begin) return bits > search.begin;
-    if (quota == 0) return false;
-    --quota;
-    return true;
-  });
+  core::keep_above(held, search.begin, quota);
 }
 
 }  // namespace topknot::collective

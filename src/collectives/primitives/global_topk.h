@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "collectives/primitives/message_channel.h"
@@ -49,6 +50,7 @@ class GlobalTopK {
 
     std::uint32_t width() const { return (end - begin + bins - 1) / bins; }
   };
+  class Bins;
   // What is known so far: the k-th largest is in [begin, end), `need` of the `count`
   // there are wanted, and all above are.
   struct Search {
@@ -59,13 +61,17 @@ class GlobalTopK {
   };
 
   void cut(const Search& search, bool first, std::uint32_t bins);
-  void count(const Sparse& held);
+  void count();
   void narrow(Search& search) const;
+  void drop_outside(const Search& search);
   void keep_ties(MessageChannel& channel, const Search& search, Sparse& held);
 
-  std::vector<Segment> segments_;
+  std::vector<Segment> segments_;  // at most three, one behind the other
   std::vector<std::uint32_t> counts_;
-  std::uint64_t last_ = 0;  // the last threshold; 0 before there was one
+  std::vector<std::uint32_t> tables_;  // what counts_ is the sum of
+  std::span<const float> in_search_;   // what is held and may be the k-th largest
+  std::vector<float> magnitudes_;      // where that is, after the first round
+  std::uint64_t last_ = 0;             // the last threshold; 0 before there was one
   std::uint64_t total_ = 0;
 };
 

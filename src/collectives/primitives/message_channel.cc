@@ -146,6 +146,12 @@ void MessageChannel::read(const Message& message, int from, int to, Region regio
   if (said.nonfinite) nonfinite_ = true;
 }
 
+void MessageChannel::read_back(const Message& message, SparseView mine, Sparse& pairs) {
+  pairs.index.assign(mine.index.begin(), mine.index.end());
+  pairs.value.resize(mine.size());
+  core::read_back(message.bytes(), pairs.value);
+}
+
 void MessageChannel::read_dense(const Message& message, int from, int to,
                                 std::span<float> x, bool add) {
   core::Decoded said;

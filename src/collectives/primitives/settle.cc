@@ -15,7 +15,7 @@ void settle(std::span<const std::uint32_t> index, std::span<const float> error,
     throw ContractError("There are " + std::to_string(error.size()) +
                         " rounding errors for " + std::to_string(index.size()) +
                         " positions.");
-  for (std::size_t i = 0; i < index.size(); ++i) residual[index[i]] = error[i];
+  core::scatter({index, error}, residual);
 }
 
 }  // namespace topknot::collective

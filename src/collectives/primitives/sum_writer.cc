@@ -5,8 +5,6 @@
 #include <bit>
 #include <cmath>
 
-#include "core/merge.h"
-
 namespace topknot::collective {
 
 void add_up(std::vector<Sparse>& blocks, Sparse& sum) {
@@ -36,7 +34,7 @@ void clear_sum(std::span<const float> grad, std::span<float> sum) {
 
 void write_sum(SparseView pairs, std::span<const float> grad, std::span<float> sum) {
   clear_sum(grad, sum);
-  for (std::size_t i = 0; i < pairs.size(); ++i) sum[pairs.index[i]] = pairs.value[i];
+  core::scatter(pairs, sum);
 }
 
 bool SumWriter::add(std::span<const Sparse> blocks, std::span<const float> grad,

@@ -3,10 +3,12 @@
 // From the blocks that the ranks sent to the sum.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/merge.h"
 #include "topknot/sparse.h"
 
 namespace topknot::collective {
@@ -25,19 +27,31 @@ void clear_sum(std::span<const float> grad, std::span<float> sum);
 /// Writes `pairs` into `sum`, which is all zeros or the memory of `grad`.
 void write_sum(SparseView pairs, std::span<const float> grad, std::span<float> sum);
 
-/// The same for `blocks`, of which no two share a coordinate. place(b, position) is where in
-/// the vector a position of block b is; `index` becomes all of these.
-template <typename Place>
+/// The same for `blocks`, of which no two share a coordinate. place_of(b) is a function from
+/// positions of block b to where they are in the vector; `index` becomes all of these, block
+/// by block.
+template <typename PlaceOf>
 void write_disjoint(std::span<const Sparse> blocks, std::span<const float> grad,
                     std::span<float> sum, std::vector<std::uint32_t>& index,
-                    const Place& place) {
+                    const PlaceOf& place_of) {
   clear_sum(grad, sum);
-  index.clear();
-  for (std::size_t b = 0; b < blocks.size(); ++b)
-    for (std::size_t i = 0; i < blocks[b].size(); ++i) {
-      index.push_back(place(static_cast<int>(b), blocks[b].index[i]));
-      sum[index.back()] = blocks[b].value[i];
+  std::size_t count = 0;
+  for (const Sparse& block : blocks) count += block.size();
+  index.resize(count);
+  constexpr std::size_t kSlice =
+      4096;  // what is placed is written while it is in the cache
+  std::size_t done = 0;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const SparseView block = blocks[b];
+    const auto place = place_of(static_cast<int>(b));
+    for (std::size_t first = 0; first < block.size(); first += kSlice) {
+      const auto slice = block.slice(first, std::min(first + kSlice, block.size()));
+      const auto placed = std::span(index).subspan(done, slice.size());
+      std::ranges::transform(slice.index, placed.begin(), place);
+      core::scatter({placed, slice.value}, sum);
+      done += slice.size();
     }
+  }
 }
 
 /// Adds sparse vectors up into a dense one and keeps the list of what it touched.

@@ -6,6 +6,7 @@
 // wraps into range; and gaps cannot but lead upwards, so that the last position speaks
 // for all.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "core/wire/parts.h"
@@ -23,12 +24,29 @@ class Bits {
       : data_(message.data()), last_(message.size() - 8) {}
 
   std::uint32_t at(std::uint64_t bit, std::uint64_t mask) const {
-    const std::uint64_t byte = std::min(bit / 8, last_);
-    return static_cast<std::uint32_t>(
-        (load<std::uint64_t>(data_ + byte) >> ((bit - 8 * byte) & 63)) & mask);
+    return static_cast<std::uint32_t>(from(bit) & mask);
+  }
+
+  // Fills `number` with numbers of `width` bits each, the first of which is at `bit`.
+  void unpack(std::uint64_t bit, unsigned width, std::span<std::uint32_t> number) const {
+    const std::uint64_t mask = mask_of(width);
+    std::size_t i = 0;
+    if (width <= 7 && bit % 8 == 0) {  // then eight of them are in one load
+      for (; i + 8 <= number.size(); i += 8, bit += 8 * width) {
+        const std::uint64_t eight = from(bit);
+        for (unsigned j = 0; j < 8; ++j)
+          number[i + j] = static_cast<std::uint32_t>((eight >> (j * width)) & mask);
+      }
+    }
+    for (; i < number.size(); ++i, bit += width) number[i] = at(bit, mask);
   }
 
  private:
+  std::uint64_t from(std::uint64_t bit) const {
+    const std::uint64_t byte = std::min(bit / 8, last_);
+    return load<std::uint64_t>(data_ + byte) >> ((bit - 8 * byte) & 63);
+  }
+
   const std::byte* data_;
   std::uint64_t last_;
 };
@@ -49,6 +67,24 @@ class OnesReader {
     const std::uint64_t position = base_ + static_cast<unsigned>(std::countr_zero(word_));
     word_ &= word_ - 1;
     return position;
+  }
+
+  // Where the next `where.size()` ones are, or as many as there are; returns how many.
+  std::size_t take(std::span<std::uint64_t> where) {
+    std::size_t n = 0;
+    while (n < where.size()) {
+      while (word_ == 0) {
+        if (left_ == 0) return n;
+        refill();
+      }
+      const std::size_t end =
+          std::min(where.size(), n + static_cast<std::size_t>(std::popcount(word_)));
+      for (; n < end; ++n) {
+        where[n] = base_ + static_cast<unsigned>(std::countr_zero(word_));
+        word_ &= word_ - 1;
+      }
+    }
+    return n;
   }
 
  private:
@@ -153,18 +189,22 @@ struct Cursor {
 std::optional<Fault> read_rice_block(const Bits& bits, OnesReader& ones,
                                      unsigned parameter, Region region, Cursor& at,
                                      std::span<std::uint32_t> block) {
-  const std::uint64_t mask = mask_of(parameter);
   const std::uint64_t m = block.size();
-  Cursor now = at;
-  for (std::uint32_t& position : block) {
-    const std::uint64_t one = ones.next();
-    if (one == kNoMore) return garbled("ones", now.after, now.after + 1);
-    now.next += ((one - now.after) << parameter) + bits.at(now.bit, mask);
-    now.bit += parameter;
-    now.after = one + 1;
-    position = static_cast<std::uint32_t>(region.begin + now.next);
-    ++now.next;
+  std::array<std::uint64_t, kBlock> one;
+  const std::size_t found = ones.take(std::span(one).first(m));
+  if (found < m) {
+    const std::uint64_t after = found > 0 ? one[found - 1] + 1 : at.after;
+    return garbled("ones", after, after + 1);
   }
+  // The high parts of the gaps up to a position add up to the zeros before its one.
+  bits.unpack(at.bit, parameter, block);
+  Cursor now{at.bit + m * parameter, one[m - 1] + 1, at.next};
+  for (std::size_t i = 0; i < m; ++i) {
+    now.next += block[i];
+    const std::uint64_t high = (one[i] - at.after - i) << parameter;
+    block[i] = static_cast<std::uint32_t>(region.begin + now.next + high + i);
+  }
+  now.next += ((now.after - at.after - m) << parameter) + m;
   // With the right parameter the zeros are fewer than 2 m; within that nothing wraps.
   const std::uint64_t stretch = now.after - at.after;
   if (stretch >= 3 * m) return garbled("ones", stretch, 3 * m);

@@ -88,13 +88,12 @@ GapSizes measure_gaps(std::span<const std::uint32_t> index, std::uint32_t begin)
   return sizes;
 }
 
-// Packs the low `width` bits of m numbers; returns the end.
-std::byte* pack(const Gaps& gap, std::size_t m, unsigned width, std::byte* out) {
-  const std::uint64_t mask = mask_of(width);
+// Packs numbers of `width` bits, at most 63, one behind the other; returns the end.
+template <typename Number>
+std::byte* pack(std::span<const Number> number, unsigned width, std::byte* out) {
   std::uint64_t word = 0;
   unsigned used = 0;
-  for (std::size_t i = 0; i < m; ++i) {
-    const std::uint64_t x = gap[i] & mask;
+  for (const std::uint64_t x : number) {
     word |= x << used;
     used += width;
     if (used >= 64) {
@@ -106,6 +105,27 @@ std::byte* pack(const Gaps& gap, std::size_t m, unsigned width, std::byte* out) 
   }
   std::memcpy(out, &word, bytes_of(used));
   return out + bytes_of(used);
+}
+
+// Packs the low `width` bits of m numbers; returns the end. Where a whole block has few bits
+// each, numbers first join by twos, fours and eights, in loops of which the compiler makes
+// vectors.
+std::byte* pack_low(const Gaps& gap, std::size_t m, unsigned width, std::byte* out) {
+  const auto mask = static_cast<std::uint32_t>(mask_of(width));
+  Gaps low;
+  for (std::size_t i = 0; i < m; ++i) low[i] = gap[i] & mask;
+  if (m < kBlock || width > 7)
+    return pack<std::uint32_t>(std::span(low).first(m), width, out);
+  std::array<std::uint32_t, kBlock / 2> two;
+  std::array<std::uint32_t, kBlock / 4> four;
+  std::array<std::uint64_t, kBlock / 8> eight;
+  for (std::size_t i = 0; i < two.size(); ++i)
+    two[i] = low[2 * i] | low[2 * i + 1] << width;
+  for (std::size_t i = 0; i < four.size(); ++i)
+    four[i] = two[2 * i] | two[2 * i + 1] << (2 * width);
+  for (std::size_t i = 0; i < eight.size(); ++i)
+    eight[i] = four[2 * i] | std::uint64_t{four[2 * i + 1]} << (4 * width);
+  return pack<std::uint64_t>(eight, 8 * width, out);
 }
 
 // Sets single bits, in increasing order, in a stream of zeros.
@@ -151,7 +171,7 @@ void write_delta(std::span<const std::uint32_t> index, std::uint32_t begin,
     const std::size_t m = gaps_of_block(index, begin, first, gap);
     const unsigned width = width_of(gap, m);
     *widths++ = static_cast<std::byte>(width);
-    packed = pack(gap, m, width, packed);
+    packed = pack_low(gap, m, width, packed);
   }
 }
 
@@ -169,7 +189,7 @@ void write_rice(const IndexPlan& plan, std::span<const std::uint32_t> index,
     const std::size_t m = gaps_of_block(index, begin, first, gap);
     const unsigned parameter = rice_parameter(sum_of(gap, m), m);
     *parameters++ = static_cast<std::byte>(parameter);
-    remainders = pack(gap, m, parameter, remainders);
+    remainders = pack_low(gap, m, parameter, remainders);
     for (std::size_t i = 0; i < m; ++i) {
       at += gap[i] >> parameter;
       ones.put(at++);

@@ -23,22 +23,37 @@ struct Octave {
 };
 using Octaves = std::array<Octave, 256>;
 
-Octaves octaves_of(std::span<const float> value) {
-  std::array<Octaves, 4> lanes{};  // neighbours often meet in one octave and would wait
+// A count and a sum of as many mantissas in one word, for one addition in place of two.
+constexpr int kSumBits = 44;
+constexpr std::size_t kStretch = std::size_t{1} << 18;  // so many overflow neither part
+static_assert(kStretch < std::size_t{1} << (64 - kSumBits));
+static_assert(kStretch << 24 <= std::uint64_t{1} << kSumBits);
+
+void add_octaves(std::span<const float> value, Octaves& octaves) {
+  // Neighbours often meet in one octave, and would wait for each other in one table.
+  std::array<std::array<std::uint64_t, 256>, 4> lanes{};
   for (std::size_t i = 0; i < value.size(); ++i) {
-    const std::int32_t magnitude = magnitude_bits(value[i]);
-    const std::int32_t field = magnitude >> 23;
-    Octave& octave = lanes[i % 4][static_cast<std::size_t>(field)];
-    octave.count += 1;
-    octave.mantissas += (magnitude & 0x7FFFFF) | (field != 0 ? 0x800000 : 0);
+    const auto magnitude = static_cast<std::uint32_t>(magnitude_bits(value[i]));
+    const std::uint32_t field = magnitude >> 23;
+    const std::uint32_t mantissa = (magnitude & 0x7FFFFF) | (field != 0 ? 0x800000 : 0);
+    lanes[i % 4][field] += std::uint64_t{1} << kSumBits | mantissa;
   }
-  for (std::size_t field = 0; field < lanes[0].size(); ++field) {
-    for (std::size_t lane = 1; lane < lanes.size(); ++lane) {
-      lanes[0][field].count += lanes[lane][field].count;
-      lanes[0][field].mantissas += lanes[lane][field].mantissas;
+  for (std::size_t field = 0; field < octaves.size(); ++field) {
+    for (const auto& lane : lanes) {
+      octaves[field].count += lane[field] >> kSumBits;
+      octaves[field].mantissas += lane[field] & ((std::uint64_t{1} << kSumBits) - 1);
     }
   }
-  return lanes[0];
+}
+
+Octaves octaves_of(std::span<const float> value) {
+  Octaves octaves{};
+  while (!value.empty()) {
+    const std::size_t length = std::min(value.size(), kStretch);
+    add_octaves(value.first(length), octaves);
+    value = value.subspan(length);
+  }
+  return octaves;
 }
 
 }  // namespace

@@ -109,26 +109,46 @@ Levels levels_of(int exponent) {
   return {scale, 3 * scale, -scale, -3 * scale};
 }
 
+// The code of each value, and what reading it will miss. Spelled without branches and in
+// integers, so that the compiler makes vectors of it.
+void code_i2(std::span<const float> value, const Levels& level, std::uint8_t* code,
+             float* error) {
+  const auto low = std::bit_cast<std::int32_t>(level[0]);
+  const auto high = std::bit_cast<std::int32_t>(level[1]);
+  const auto cut = std::bit_cast<std::int32_t>(2 * level[0]);
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const auto bits = std::bit_cast<std::int32_t>(value[i]);
+    const std::int32_t below = ((bits & 0x7FFFFFFF) - cut) >> 31;  // all ones, or none
+    const std::int32_t sign = bits >> 31;                          // likewise
+    code[i] = static_cast<std::uint8_t>((sign & 2) | (1 + below));
+    if (error == nullptr) continue;
+    const std::int32_t magnitude = (low & below) | (high & ~below);
+    error[i] = value[i] - std::bit_cast<float>(magnitude | (sign & (-0x7FFFFFFF - 1)));
+  }
+}
+
+// Four codes, a byte each, into one byte.
+std::byte pack_four(const std::uint8_t* code) {
+  std::uint32_t four;
+  std::memcpy(&four, code, sizeof four);
+  return static_cast<std::byte>(four | four >> 6 | four >> 12 | four >> 18);
+}
+
 void write_i2(std::span<const float> value, std::byte* out, std::span<float> error) {
+  constexpr std::size_t kStretch = 256;  // codes that are made, then packed
   const int exponent = scale_exponent_i2(value);
   *out++ = static_cast<std::byte>(exponent);
   if (exponent == kNoScale) {
     return write_zeros(value, out, bytes_of(2 * value.size()), error);
   }
   const Levels level = levels_of(exponent);
-  const std::int32_t cut = std::bit_cast<std::int32_t>(2 * level[0]);
-  for (std::size_t first = 0; first < value.size(); first += 4) {
-    const std::size_t m = std::min<std::size_t>(4, value.size() - first);
-    std::uint32_t four = 0;
-    for (std::size_t i = 0; i < m; ++i) {
-      const float v = value[first + i];
-      const std::uint32_t sign = std::bit_cast<std::uint32_t>(v) >> 31;
-      const std::int32_t below = magnitude_bits(v) - cut;  // negative, or not
-      const std::uint32_t code = 2 * sign + (~static_cast<std::uint32_t>(below) >> 31);
-      four |= code << (2 * i);
-      if (!error.empty()) error[first + i] = v - level[code];
-    }
-    out[first / 4] = static_cast<std::byte>(four);
+  std::array<std::uint8_t, kStretch> code;
+  for (std::size_t first = 0; first < value.size(); first += kStretch) {
+    const std::size_t m = std::min(kStretch, value.size() - first);
+    code_i2(value.subspan(first, m), level, code.data(),
+            error.empty() ? nullptr : error.data() + first);
+    for (std::size_t spare = m; spare % 4 != 0; ++spare) code[spare] = 0;
+    for (std::size_t i = 0; i < m; i += 4) *out++ = pack_four(&code[i]);
   }
 }
 
@@ -167,6 +187,27 @@ std::optional<Fault> check_i2(const std::byte* in, std::uint64_t count) {
   return std::nullopt;
 }
 
+// Gives each level that is read to `take`, with its number: four from each byte, out of a
+// table of all bytes where so many are read that it is worth making.
+template <typename Take>
+void for_each_i2(const Levels& level, const std::byte* in, std::size_t count, Take take) {
+  constexpr std::size_t kLong = 4096;
+  std::size_t i = 0;
+  if (count >= kLong) {
+    std::array<Levels, 256> of_byte;
+    for (std::size_t b = 0; b < of_byte.size(); ++b)
+      of_byte[b] = {level[b & 3], level[b >> 2 & 3], level[b >> 4 & 3], level[b >> 6]};
+    for (; i + 4 <= count; i += 4) {
+      const Levels& four = of_byte[std::to_integer<std::size_t>(in[i / 4])];
+      for (std::size_t j = 0; j < 4; ++j) take(i + j, four[j]);
+    }
+  }
+  for (; i < count; ++i) {
+    const auto four = std::to_integer<std::uint32_t>(in[i / 4]);
+    take(i, level[(four >> (2 * (i % 4))) & 3]);
+  }
+}
+
 // Gives each value that is read to `take`, with its number.
 template <typename Take>
 void for_each_value(Values format, const std::byte* in, std::size_t count, Take take) {
@@ -187,14 +228,8 @@ void for_each_value(Values format, const std::byte* in, std::size_t count, Take 
       }
       return;
     }
-    case Values::i2: {
-      const Levels level = levels_of(exponent_at(in));
-      for (std::size_t i = 0; i < count; ++i) {
-        const auto four = std::to_integer<std::uint32_t>(in[1 + i / 4]);
-        take(i, level[(four >> (2 * (i % 4))) & 3]);
-      }
-      return;
-    }
+    case Values::i2:
+      return for_each_i2(levels_of(exponent_at(in)), in + 1, count, take);
     case Values::none:
       for (std::size_t i = 0; i < count; ++i) take(i, 0.0F);
       return;

@@ -246,6 +246,13 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
   return std::nullopt;
 }
 
+void read_back(std::span<const std::byte> message, std::span<float> value) {
+  const auto values = static_cast<Values>(wire::load<Header>(message.data()).values);
+  wire::read_values(
+      values, message.data() + message.size() - wire::value_bytes(values, value.size()),
+      value);
+}
+
 std::optional<Stamp> stamp_of(std::span<const std::byte> message) {
   if (message.size() < kHeaderBytes) return std::nullopt;
   const auto header = wire::load<Header>(message.data());

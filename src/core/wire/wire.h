@@ -109,6 +109,10 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
                                   const Stamp& expected, std::span<float> dense, bool add,
                                   Decoded& said);
 
+/// Fills `value` with what readers will find in `message`, which is as encode() has made it of
+/// as many pairs: nothing of it is checked.
+void read_back(std::span<const std::byte> message, std::span<float> value);
+
 /// The stamp of a message, or of what its first bytes are; nothing where it has none.
 std::optional<Stamp> stamp_of(std::span<const std::byte> message);
 

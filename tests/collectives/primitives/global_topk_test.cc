@@ -115,6 +115,20 @@ TEST(GlobalTopK, KeepsExactlyTheLargestOfAwkwardVectors) {
       });
 }
 
+// So many that the rounds after the first leave some behind, and that equals meet in a counter.
+TEST(GlobalTopK, KeepsExactlyTheLargestOfManyAwkwardValues) {
+  constexpr int kSteps = static_cast<int>(std::size(topknot::testing::kAwkward));
+  for (const std::size_t k : {5000, 20000})
+    hold(2, k, kSteps, [](int rank, int step) {
+      const std::size_t n = 15001;
+      const std::vector<float> x = topknot::testing::kAwkward[step].vector(
+          n, static_cast<std::uint64_t>(10 * step + rank));
+      Sparse held;
+      for (std::uint32_t i = 0; i < n; ++i) held.push_back(i, x[i]);
+      return held;
+    });
+}
+
 TEST(GlobalTopK, LetsEveryoneKnowOfANonfiniteSum) {
   run(5, [](Transport& link) {
     Params params;

@@ -86,6 +86,23 @@ TEST(Wire, GivesBackEveryPairInEveryFormat) {
   }
 }
 
+// Every parameter of a block: those whose numbers are packed by eights, and those beyond.
+TEST(Wire, GivesBackGapsOfEveryWidth) {
+  std::uint64_t seed = 1;
+  for (int width = 0; width <= 12; ++width) {
+    const std::uint64_t mean = std::uint64_t{1} << width;
+    for (const std::uint64_t count : {1, 7, 8, 9, 127, 128, 129, 256, 300, 1000}) {
+      const Region region{50, 50 + count * (mean + 1)};
+      const Sparse pairs = random_pairs(region, count, seed++);
+      for (const Coding coding : {Coding::rice, Coding::delta})
+        for (const Values values : {Values::f32, Values::i2, Values::none})
+          EXPECT_EQ(read(message_of(pairs, region, {coding, values}), region).index,
+                    pairs.index)
+              << title(region, count, {coding, values});
+    }
+  }
+}
+
 // With no values behind them, positions that follow one another end at the message's end.
 TEST(Wire, GivesBackPositionsAlone) {
   std::uint64_t seed = 1;

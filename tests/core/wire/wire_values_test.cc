@@ -174,6 +174,62 @@ TEST(WireValues, I2TakesTheScaleOfLeastSquaredError) {
   }
 }
 
+// Around the lengths that are coded in one go and those that are read by a table.
+TEST(WireValues, I2TakesTheNearerLevelAtEveryLength) {
+  Random random(6);
+  for (const std::size_t n : {1, 2, 3, 4, 5, 255, 256, 257, 259, 511, 513, 4095, 4096,
+                              4097, 4098, 4099, 4100, 8191}) {
+    std::vector<float> x(n);
+    for (float& v : x) v = random.laplace();
+    x[n / 2] = -0.0F;
+    x[n / 3] = std::nextafter(2.0F, 0.0F);
+    const Received got = receive(x, Values::i2);
+    float scale = kMax;
+    for (const float v : got.value) scale = std::min(scale, std::abs(v));
+    // Where only the larger level occurs, the smaller is a third of it.
+    if (bits_of(scale) << 9 != 0) scale /= 3;
+    for (std::size_t i = 0; i < n; ++i) {
+      const float level = std::abs(x[i]) < 2 * scale ? scale : 3 * scale;
+      ASSERT_EQ(got.value[i], std::copysign(level, x[i])) << n << ", " << i;
+      ASSERT_EQ(bits_of(got.error[i]), bits_of(x[i] - got.value[i]));
+    }
+  }
+}
+
+// The least error of all scales for so many values that their counts are added up in parts.
+TEST(WireValues, I2TakesTheScaleOfLeastSquaredErrorOfVeryManyValues) {
+  for (const std::size_t n : {(1 << 18) - 1, 1 << 18, (1 << 18) + 1, 3 << 18}) {
+    // The largest mantissas, all in one octave but for the last value.
+    std::vector<float> x(n, std::nextafter(2.0F, 0.0F));
+    x.back() = 0x1p-20F;
+    const Received got = receive(x, Values::i2);
+    double best = 0;
+    double least = squared_error(x, 0);
+    for (int exponent = -126; exponent <= 126; ++exponent) {
+      const double error = squared_error(x, std::ldexp(1.0, exponent));
+      if (error < least) best = std::ldexp(1.0, exponent);
+      least = std::min(least, error);
+    }
+    EXPECT_EQ(got.value.back(), best);
+  }
+}
+
+TEST(WireValues, ReadBackIsWhatReadersFind) {
+  for (const std::size_t n : {0, 1, 5, 300, 5000}) {
+    const Sparse pairs = random_pairs({0, 20000}, n, n);
+    for (const Values values : kAllValues) {
+      if (values == Values::none) continue;
+      const Message message = message_of(pairs, {0, 20000}, {Coding::automatic, values});
+      Sparse got;
+      Decoded said;
+      ASSERT_FALSE(decode(message, kStamp, {0, 20000}, n, got, said));
+      std::vector<float> back(n, kNan);
+      read_back(message, back);
+      EXPECT_EQ(back, got.value) << name(values);
+    }
+  }
+}
+
 TEST(WireValues, StepsOfZerosAreZeros) {
   for (const Values values : {Values::i8, Values::i2}) {
     const Received got = receive(std::vector<float>{0, -0.0F, 0, 0, 0}, values);
