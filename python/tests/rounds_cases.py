@@ -12,7 +12,6 @@ from updates_cases import (
     Lion,
     Plain,
     adamw,
-    backward,
     integers,
     matrices,
     moments,
