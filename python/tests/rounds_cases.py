@@ -28,6 +28,13 @@ def adam(parameters):
     return torch.optim.Adam(parameters, lr=0.01)
 
 
+class OwnAdamW(torch.optim.AdamW):
+    """One of which nobody knows how it uses its rate."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.01, weight_decay=0.1)
+
+
 def made(optimizer=sgd, kind=torch.float32, **options):
     """A model and its optimizer, with several buckets and nothing set."""
     torch.manual_seed(7)
@@ -223,6 +230,8 @@ def gain_is_for_every_local_change_and_not_for_decay():
         (adam, {}, root, 0),
         (adam, {"gain": 3}, 3, 0),
         (adamw, {}, root, 0.01 * 0.1),
+        (OwnAdamW, {}, root, 0.01 * 0.1),
+        (OwnAdamW, {"gain": 1}, 1, 0.01 * 0.1),
         (lambda p: Lion(p, lr=0.01), {}, 1, 0),
         (lambda p: sgd(p, momentum=0, lr=0.01), {"gain": 2}, 2, 0),
     ):
@@ -237,6 +246,7 @@ def gain_is_for_every_local_change_and_not_for_decay():
             if step == 3:  # all ranks had the same change: what is not sent is in the residual
                 now = now - residual(model, wrapped)
             torch.testing.assert_close(now, expected, rtol=1e-4, atol=1e-5)
+            assert wrapped.param_groups[0]["lr"] == 0.01
         if decay:
             assert wrapped.param_groups[0]["weight_decay"] == 0.1
 

@@ -34,6 +34,19 @@ def a_rank_skips_a_step_whose_gradient_is_not_finite():
     assert said["skipped_steps"] == (1 if rank() == 1 else 0)
 
 
+def a_gradient_whose_norm_overflows_is_finite():
+    for options in ({}, {"density": 0.25}):
+        model, optimizer = made(lambda p: Plain(p, lr=1e-30), **options)
+        before = flat(model)
+        for p in model.parameters():
+            p.grad = torch.full_like(p, 1e30)
+        optimizer.step()
+        topknot.end_round(optimizer)
+        assert not torch.equal(flat(model), before)
+        said = topknot.stats(optimizer)
+        assert (said["skipped_steps"], said["not_finite"]) == (0, 0)
+
+
 def a_skipped_step_is_all_that_is_missing():
     model, optimizer = made(lambda p: Plain(p, lr=0.5))
     round_weights(model)

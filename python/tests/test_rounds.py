@@ -39,6 +39,7 @@ def test_two_ranks_where_something_goes_wrong_in_a_round(ranks):
         2,
         "rounds_fault_cases.py",
         "a_rank_skips_a_step_whose_gradient_is_not_finite",
+        "a_gradient_whose_norm_overflows_is_finite",
         "a_skipped_step_is_all_that_is_missing",
         "a_change_that_is_not_finite_drops_the_round",
         "a_grad_scaler_skips_alone_but_for_the_last_step",

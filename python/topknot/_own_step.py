@@ -70,8 +70,10 @@ def _gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def gradients_are_finite(optimizer: torch.optim.Optimizer) -> bool:
-    largest = torch.nn.utils.get_total_norm(_gradients(optimizer), norm_type=math.inf)
-    return bool(largest.isfinite())
+    gradients = _gradients(optimizer)
+    # The Euclidean norm is fast. It may overflow, where the largest magnitude does not.
+    norms = (torch.nn.utils.get_total_norm(gradients, norm_type=kind) for kind in (2.0, math.inf))
+    return any(bool(norm.isfinite()) for norm in norms)
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, clip: float, ranks: int) -> None:

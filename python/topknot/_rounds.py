@@ -15,6 +15,8 @@ So synchronize() counts a step, too, and the step() behind it does not again. Th
 a round, behind which all ranks exchange, is taken by all of them or by none.
 """
 
+from typing import Any
+
 import torch
 
 from topknot import _core
@@ -31,6 +33,16 @@ from topknot._own_step import (
     spoil_unless_finite,
 )
 from topknot._session import Session
+
+# They have a second moment, and move by the rate times what does not depend on it.
+_WITH_SQUARES = (
+    torch.optim.Adadelta,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+)
 
 
 class Rounds:
@@ -74,7 +86,7 @@ class Rounds:
         clip_gradients(optimizer, self._clip, self._core.size)
         finite = gradients_are_finite(optimizer)
         self.skipped_steps += 0 if finite else 1
-        self._step = _LocalStep(optimizer, finite, self._gains)
+        self._step = _LocalStep(optimizer, finite, self._rate_gain(optimizer), self._gains)
 
     @torch.no_grad()
     def finish(self, optimizer: torch.optim.Optimizer) -> None:
@@ -85,7 +97,7 @@ class Rounds:
             gain = gain_of(self._gain, optimizer.state.get(parameter, {}), self._core.size)
             self._gains[parameter] = gain
             if gain != 1:
-                parameter.copy_(before.add_(parameter - before, alpha=gain))
+                torch.lerp(before, parameter, gain, out=parameter)
         self._exchange_if_due(optimizer)
 
     @torch.no_grad()
@@ -122,6 +134,12 @@ class Rounds:
         """Between rounds. Returns False, and leaves everything as it was, where a sum is not
         finite."""
         return settle_residuals(self._core, self._buckets)
+
+    def _rate_gain(self, optimizer: torch.optim.Optimizer) -> float | None:
+        """The factor of the rate that has the effect of the gain; None where there is none."""
+        if type(optimizer) in _WITH_SQUARES:
+            return gain_of(self._gain, {"exp_avg_sq": None}, self._core.size)
+        return gain_of(self._gain, {}, 1) if type(optimizer) is torch.optim.SGD else None
 
     def _count(self) -> None:
         if self._taken == 0:
@@ -177,13 +195,26 @@ class _LocalStep(OwnStep):
         self,
         optimizer: torch.optim.Optimizer,
         finite: bool,
+        rate_gain: float | None,
         gains: dict[torch.nn.Parameter, float],
     ) -> None:
         super().__init__(optimizer, finite)
         moving = [p for p in parameters_of(optimizer) if p.grad is not None]
         self.decay(moving)
         # Those before the step, of the parameters that may have a gain.
-        self.weights = [(p, p.detach().clone()) for p in moving if gains.get(p) != 1]
+        self.weights: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._rates: list[tuple[dict[str, Any], Any]] = []  # groups, and theirs
+        if rate_gain is None:
+            self.weights = [(p, p.detach().clone()) for p in moving if gains.get(p) != 1]
+        elif rate_gain != 1:
+            self._rates = [(group, group["lr"]) for group in optimizer.param_groups]
+            for group, rate in self._rates:
+                group["lr"] = rate * rate_gain
+
+    def give_back(self) -> None:
+        super().give_back()
+        for group, rate in self._rates:
+            group["lr"] = rate
 
 
 def _take_change(bucket: Bucket) -> None:
