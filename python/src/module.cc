@@ -11,6 +11,7 @@
 #include "engine/option_fields.h"
 #include "hook.h"
 #include "session.h"
+#include "spending.h"
 #include "state_dict.h"
 #include "topknot/error.h"
 #include "transports/c10d/c10d.h"
@@ -220,6 +221,7 @@ py::list catalog() {
   py::list list;
   for (const Scheme& scheme : schemes())
     list.append(py::dict(py::arg("name") = std::string(scheme.name),
+                         py::arg("exchange") = std::string(scheme.exchange),
                          py::arg("memory") = std::string(scheme.memory),
                          py::arg("compressor") = std::string(scheme.compressor),
                          py::arg("collective") = std::string(scheme.collective),
@@ -237,6 +239,10 @@ PYBIND11_MODULE(_core, m) {
   bind_session(m);
   m.def("catalog", &catalog);
   m.def("options", &options);
+  m.def("split", &split_of, py::arg("budget"), py::arg("density"),
+        py::arg("local_steps"));
+  m.def("collective_with", &collective_with, py::arg("scheme"), py::arg("collective"),
+        py::arg("values"));
   m.def("amx_is_refused", &amx_is_refused);
   m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
   m.attr("WIRE_VERSION") = static_cast<int>(topknot::core::kWireVersion);

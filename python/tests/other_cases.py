@@ -170,6 +170,8 @@ def a_stopped_rank_is_named_in_every_scheme():
 ANOTHER = {
     "scheme": "topka",
     "density": 0.25,
+    "budget": 0.1,
+    "local_steps": 2,
     "exchange": "gradients",
     "first_moments": ["exp_avg"],
     "gain": 2.0,

@@ -2,11 +2,12 @@
 """Top-k sparsification with error feedback, for data-parallel training over slow networks.
 
     import topknot
-    optimizer = topknot.DistributedOptimizer(optimizer, model.named_parameters(), density=0.01)
+    optimizer = topknot.DistributedOptimizer(optimizer, model.named_parameters())
     ...                                       # train as before, without DDP
-    topknot.settle(optimizer)
+    topknot.end_round(optimizer)              # before evaluation, checkpoints and the end
 
     DistributedOptimizer   any optimizer: exchanges its changes of the weights
+    end_round              brings the ranks to the same weights, between two exchanges
     settle                 at the end of training: applies the residuals
     attach                 for DistributedDataParallel: a communication hook
     SparseAllreduce        the plain operation on a flat tensor
@@ -50,11 +51,11 @@ from topknot._session import (
     load_state_dict,
     schemes,
     state_dict,
-    stats,
 )
+from topknot._stats import stats
 from topknot.allreduce import SparseAllreduce, fsdp_all_reduce_hook
 from topknot.ddp import attach
-from topknot.optimizer import DistributedOptimizer, settle, synchronize
+from topknot.optimizer import DistributedOptimizer, end_round, settle, synchronize
 
 __version__ = "0.1.0"
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "LinkError",
     "SparseAllreduce",
     "attach",
+    "end_round",
     "fsdp_all_reduce_hook",
     "gather_state_dict",
     "load_state_dict",

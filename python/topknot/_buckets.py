@@ -38,6 +38,18 @@ class Bucket:
             else:
                 parameter.grad.copy_(place)
 
+    def take_weights(self) -> None:
+        for parameter, place in self.places():
+            place.copy_(parameter)
+
+    def give_weights(self) -> None:
+        for parameter, place in self.places():
+            parameter.copy_(place)
+
+    def subtract_from_weights(self) -> None:
+        for parameter, place in self.places():
+            parameter.sub_(place)
+
     def is_finite(self) -> bool:
         """Whether the mean is finite, and so to be used: else it is all NaN."""
         return bool(self.flat[:1].isfinite().all())
@@ -61,6 +73,21 @@ def make_buckets(
         plans = core.plan_buckets([(name, list(p.shape)) for name, p in own], bucket_bytes)
         buckets += [_make(core, [own[i] for i in plan]) for plan in plans]
     return buckets
+
+
+def settle_residuals(core: _core.Session, buckets: list[Bucket]) -> bool:
+    """Subtracts the mean of the residuals from the weights. Returns False, and leaves everything
+    as it was, where a sum is not finite."""
+    for bucket in buckets:
+        bucket.ticket = core.reduce_residuals(bucket.slot, bucket.flat)
+    core.end_settling()
+    for bucket in buckets:
+        bucket.wait()
+    finite = all(bucket.is_finite() for bucket in buckets)
+    if finite:
+        for bucket in buckets:
+            bucket.subtract_from_weights()
+    return finite
 
 
 def _make(core: _core.Session, pack: NamedParameters) -> Bucket:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of attach(), DistributedOptimizer() and SparseAllreduce(): those of the C++
-engine, read from the binding, and two of the PyTorch package."""
+engine, read from the binding, and some of the PyTorch package."""
 
 import dataclasses
 import difflib
 import math
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 from topknot import _core
 
@@ -17,15 +17,53 @@ def _field(name: str, default: Any, meaning: str) -> tuple[str, type, Any]:
     return name, type(default), dataclasses.field(default=default, metadata={"meaning": meaning})
 
 
-_FIELDS = [_field(name, *entry) for name, entry in _core.options().items()] + [
+def _unset(name: str, kind: type, meaning: str) -> tuple[str, type, Any]:
+    """One that is None where it was not given."""
+    return name, kind, dataclasses.field(default=None, metadata={"meaning": meaning})
+
+
+_ENGINE = _core.options()
+DENSITY, _DENSITY_MEANING = _ENGINE["density"]
+_FIELDS = [
+    _unset(name, float, _DENSITY_MEANING) if name == "density" else _field(name, *entry)
+    for name, entry in _ENGINE.items()
+] + [
+    _unset("budget", float, "with updates: bytes sent, as a share of those of dense training"),
+    _unset("local_steps", int, "with updates: steps from one exchange to the next"),
     _field("exchange", "gradients", 'what the ranks agree on: "gradients" or "updates"'),
     _field("timeout", 60.0, "seconds until a rank that does not answer is given up"),
 ]
 
 
+class Split(NamedTuple):
+    """How an exchange spends its bytes."""
+
+    local_steps: int
+    density: float
+    values: str  # wanted on the wire
+
+
 class _Methods:
+    def split(self) -> Split:
+        """By the rule of topknot/budget.h for updates. Gradients, and schemes of others where
+        nothing is set, are exchanged on every step, as published."""
+        of_scheme = {entry["name"]: entry["exchange"] for entry in _core.catalog()}
+        ours = of_scheme.get(self.scheme) == "updates"
+        spends = self.budget is not None or self.local_steps is not None
+        if self.exchange != "updates" or not (ours or spends):
+            return Split(1, DENSITY if self.density is None else self.density, "f32")
+        return Split(*_core.split(self.budget or 0.0, self.density or 0.0, self.local_steps or 0))
+
+    def values(self) -> str:
+        """How values travel."""
+        return self._collective()[1]
+
+    def _collective(self) -> tuple[str, str]:
+        return _core.collective_with(self.scheme, self.collective, self.split().values)
+
     def check(self) -> None:
         """Refuses values that the engine would not understand as they are meant."""
+        self._check_spending()
         if self.steps_per_epoch < 0:
             raise _core.ConfigError(
                 f"steps_per_epoch={self.steps_per_epoch} is no number of steps: it is 0, where it "
@@ -51,10 +89,28 @@ class _Methods:
                 "changes of the weights, which have the rate inside already."
             )
 
+    def _check_spending(self) -> None:
+        for name in ("budget", "local_steps"):
+            if self.exchange == "gradients" and getattr(self, name) is not None:
+                raise _core.ConfigError(
+                    f"{name} is for an exchange of updates: leave it out, or take "
+                    'topknot.DistributedOptimizer(exchange="updates").'
+                )
+        if self.exchange != "updates":
+            return
+        for name in ("budget", "density", "local_steps"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 2**63:
+                raise _core.ConfigError(f"{name}={value} cannot be: it is a number above 0.")
+        self.split()
+
     def engine(self) -> dict[str, Any]:
         """What the binding takes."""
-        values = {name: getattr(self, name) for name in _core.options()}
+        values = {name: getattr(self, name) for name in _ENGINE}
         values["rules"] = list(self.rules)
+        values["density"] = self.split().density
+        if self.split().values != "f32":
+            values["collective"] = self._collective()[0]
         if self.exchange == "updates":
             values["memory"] = self.memory or "residual"
             values["clip"] = 0.0  # gradients are clipped before the optimizer's step
@@ -63,9 +119,13 @@ class _Methods:
     def texts(self) -> dict[str, str]:
         """By name, for comparison between ranks."""
         return {
-            key: " ".join(value) if isinstance(value, tuple) else str(value)
+            key: " ".join(value) if isinstance(value, tuple) else _text(value)
             for key, value in dataclasses.asdict(self).items()
         }
+
+
+def _text(value: Any) -> str:
+    return "(not set)" if value is None else str(value)
 
 
 Options = dataclasses.make_dataclass("Options", _FIELDS, bases=(_Methods,), frozen=True)

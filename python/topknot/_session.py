@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,9 @@ from topknot._agreement import require_equal
 from topknot._gather import gather_json, gather_state
 from topknot._options import Options
 
+if TYPE_CHECKING:
+    from topknot._rounds import Rounds
+
 _VERSION = 1  # of the state dictionaries
 
 
@@ -30,6 +33,12 @@ class Session:
     core: _core.Session
     group: dist.ProcessGroup
     options: Options
+    rounds: "Rounds | None" = None  # where there are local steps
+
+    def steps(self) -> int:
+        """Of the optimizer, but for those of a round under way."""
+        rounds = self.rounds
+        return self.core.step() if rounds is None else rounds.earlier_steps + rounds.steps
 
 
 _sessions: "weakref.WeakKeyDictionary[Any, Session]" = weakref.WeakKeyDictionary()
@@ -140,44 +149,18 @@ def schemes() -> dict[str, str]:
     return {entry["name"]: entry["summary"] for entry in _core.catalog()}
 
 
-def stats(owner: Any) -> dict[str, Any]:
-    """The totals so far on this rank: a dictionary of
-
-    steps, not_finite           steps, and those with a gradient that was not finite
-    density                     coordinates that were agreed on, of all there were
-    sent_bytes, sent_messages   by this rank, in all
-    dense_bytes                 what a ring allreduce of f32 would have sent
-    seconds                     of the communication thread's work; of these
-    select_seconds              in selecting, and
-    wait_seconds                in waiting for the network and other ranks
-    buckets                     the same by bucket, with its parameters
-
-    Waits until what is under way is done.
-    """
-    core = session_of(owner).core
-    removed, *slots = core.totals()
-    total = dict(removed)
-    for slot in slots:
-        for key, value in slot.items():
-            if key not in ("parameters", "size", "steps"):
-                total[key] += value
-    total["steps"] = core.step()
-    total["not_finite"] = core.nonfinite_steps()
-    del total["parameters"], total["size"]
-    for entry in [total, *slots]:
-        coordinates = entry.pop("coordinates")
-        entry["density"] = entry["agreed"] / max(coordinates, 1)
-        entry["dense_bytes"] = 8 * coordinates * (core.size - 1) // core.size
-    total["buckets"] = slots
-    return total
-
-
 def state_dict(owner: Any) -> dict[str, Any]:
     """What this rank keeps from step to step: above all its residuals. For torch.save().
 
-    Every rank has its own: save them all, or use gather_state_dict().
+    Every rank has its own: save them all, or use gather_state_dict(). Refused in the middle of
+    a round, where the ranks have different weights: call end_round() before.
     """
     session = session_of(owner)
+    if session.rounds is not None and session.rounds.under_way:
+        raise _core.ConfigError(
+            "This is the middle of a round, where the ranks have different weights: call "
+            "topknot.end_round(optimizer) on all ranks before the state is saved."
+        )
     return {
         "topknot": _VERSION,
         "rank": session.core.rank,
@@ -185,6 +168,7 @@ def state_dict(owner: Any) -> dict[str, Any]:
         "scheme": session.options.scheme,
         "exchange": session.options.exchange,
         "step": session.core.step(),
+        "optimizer_steps": session.steps(),
         "values": session.core.save(),
     }
 
@@ -207,7 +191,7 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
 
     With the state of all ranks the number of ranks may be another: of P ranks before and Q
     now, rank j gets Q/P times the residuals of all ranks w with w mod Q = j, so that the mean
-    of the residuals stays the same.
+    of the residuals stays the same. A round under way is dropped: load the model's weights, too.
     """
     session = session_of(owner)
     core = session.core
@@ -221,6 +205,8 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
             )
     mine = _share(states, core.rank, core.size)
     core.load(mine["values"], mine["step"])
+    if session.rounds is not None:
+        session.rounds.resume(mine.get("optimizer_steps", mine["step"]))
 
 
 def _states(state: Any) -> list[dict[str, Any]]:
@@ -259,7 +245,8 @@ def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]
             if _is_by_coordinate(value):
                 share = value * (size / before)
                 values[key] = values[key] + share if key in values else share
-    return {"values": values, "step": by_rank[0]["step"]}
+    counts = {key: by_rank[0][key] for key in ("step", "optimizer_steps") if key in by_rank[0]}
+    return {"values": values, **counts}
 
 
 def _is_by_coordinate(value: Any) -> bool:

@@ -12,21 +12,26 @@ The weights that are kept lie in the buckets' own memory, until the change takes
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import torch
-import torch.distributed as dist
 
 from topknot import _core
-from topknot._buckets import Bucket, NamedParameters, make_buckets
+from topknot._buckets import Bucket, NamedParameters, make_buckets, settle_residuals
+from topknot._own_step import (
+    Gain,
+    OwnStep,
+    clip_gradients,
+    gain_of,
+    gradients_are_finite,
+    rank_with_other_weights,
+    refuse_unknown,
+    spoil_unless_finite,
+)
 from topknot._session import Session
 
 FIRST_MOMENTS = ("momentum_buffer", "exp_avg")  # what is masked unless told otherwise
 _LASTS = 10  # steps, of a first moment with the usual factor of 0.9
-_SECOND_MOMENTS = ("exp_avg_sq", "square_avg")
-
-Gain = float | str
 
 
 class Updates:
@@ -59,12 +64,10 @@ class Updates:
     @torch.no_grad()
     def begin(self, optimizer: torch.optim.Optimizer) -> None:
         self._drop_unfinished()
-        self._refuse_unknown(optimizer)
-        if self._clip > 0:
-            limit = self._clip * math.sqrt(self._core.size)
-            torch.nn.utils.clip_grad_norm_(_parameters(optimizer), limit)
+        refuse_unknown(optimizer, self._known)
+        clip_gradients(optimizer, self._clip, self._core.size)
         sends_all = not self._sparse or self._core.density(self._names) >= 1
-        finite = self._reduce_gradients(_is_finite(optimizer), sends_all)
+        finite = self._reduce_gradients(gradients_are_finite(optimizer), sends_all)
         self._step = _Step(optimizer, finite, sends_all)
         if not sends_all:
             self._step.keep_weights(self._whole, self._sparse)
@@ -86,9 +89,9 @@ class Updates:
             bucket.ticket = self._core.reduce_update(bucket.slot, bucket.flat, last)
         settled = [_wait(bucket) for bucket in self._sparse]
         if all(bucket.is_finite() for bucket in self._sparse):
-            step.decay(self._sparse)
+            step.decay(_held(self._sparse))
             for bucket, positions in zip(self._sparse, settled, strict=True):
-                _subtract(bucket)
+                bucket.subtract_from_weights()
                 self._mask(bucket, positions, optimizer)
         else:
             step.return_whole()
@@ -104,28 +107,14 @@ class Updates:
 
     @torch.no_grad()
     def synchronize(self, optimizer: torch.optim.Optimizer) -> None:
-        """Makes all gradients NaN on all ranks where one is not finite on any."""
         self._drop_unfinished()
-        worst = torch.tensor([0.0 if _is_finite(optimizer) else 1.0])
-        dist.all_reduce(worst, dist.ReduceOp.MAX, self._group)
-        if worst.item() > 0:
-            for gradient in _gradients(optimizer):
-                gradient.fill_(math.nan)
+        spoil_unless_finite(optimizer, self._group)
 
     @torch.no_grad()
     def settle(self) -> bool:
         """Returns False, and leaves everything as it was, where a sum is not finite."""
         self._drop_unfinished()
-        for bucket in self._sparse:
-            bucket.ticket = self._core.reduce_residuals(bucket.slot, bucket.flat)
-        self._core.end_settling()
-        for bucket in self._sparse:
-            bucket.wait()
-        finite = all(bucket.is_finite() for bucket in self._sparse)
-        if finite:
-            for bucket in self._sparse:
-                _subtract(bucket)
-        return finite
+        return settle_residuals(self._core, self._sparse)
 
     def _reduce_gradients(self, finite: bool, sends_all: bool) -> bool:
         """Of what is sent whole in this step. Returns whether it is finite as far as is
@@ -151,15 +140,10 @@ class Updates:
         for parameter, place in bucket.places():
             change = place - parameter
             parameter.copy_(place)
-            torch.mul(change, self._gain_of(optimizer.state.get(parameter, {})), out=place)
+            gain = gain_of(self._gain, optimizer.state.get(parameter, {}), self._core.size)
+            torch.mul(change, gain, out=place)
         if not finite:
             bucket.flat[:1] = math.nan
-
-    def _gain_of(self, state: dict[str, Any]) -> float:
-        if not isinstance(self._gain, str):
-            return float(self._gain)
-        has_squares = any(name in state for name in _SECOND_MOMENTS)
-        return math.sqrt(self._core.size) if has_squares else 1.0
 
     def _mask(
         self, bucket: Bucket, positions: torch.Tensor, optimizer: torch.optim.Optimizer
@@ -176,90 +160,48 @@ class Updates:
                 if isinstance(moment, torch.Tensor) and moment.shape == parameter.shape:
                     _erase(moment, positions[low:high] - offset)
 
-    def _refuse_unknown(self, optimizer: torch.optim.Optimizer) -> None:
-        if any(p.requires_grad and p not in self._known for p in _parameters(optimizer)):
-            raise _core.ConfigError(
-                "The optimizer has a parameter that DistributedOptimizer() was not given by "
-                "name, so its changes would not be exchanged: hand in all of its named_parameters."
+    def _compare_weights(self) -> None:
+        rank = rank_with_other_weights(self._group, self._whole + self._sparse)
+        if rank is not None:
+            raise _core.DisagreementError(
+                f"rank {rank} has other weights than rank 0 after {self._steps} steps. The "
+                "optimizer must move a parameter that is sent whole, a bias or norm, by its "
+                "own gradient alone; for one that does not, as one with a norm of all "
+                'gradients, say rules=["*=0.01"]. With broadcast=False the ranks must have '
+                "the same weights to begin with."
             )
 
-    def _compare_weights(self) -> None:
-        mine = torch.tensor([_checksum(p) for b in self._whole + self._sparse for p, _ in b.slices])
-        theirs = [torch.empty_like(mine) for _ in range(self._core.size)]
-        dist.all_gather(theirs, mine, self._group)
-        for rank, other in enumerate(theirs):
-            if not torch.equal(other, theirs[0]):
-                raise _core.DisagreementError(
-                    f"rank {rank} has other weights than rank 0 after {self._steps} steps. The "
-                    "optimizer must move a parameter that is sent whole, a bias or norm, by its "
-                    "own gradient alone; for one that does not, as one with a norm of all "
-                    'gradients, say rules=["*=0.01"]. With broadcast=False the ranks must have '
-                    "the same weights to begin with."
-                )
 
-
-class _Step:
-    """What is to be put back after one step of the optimizer."""
+class _Step(OwnStep):
+    """One step whose change is exchanged."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, finite: bool, sends_all: bool) -> None:
-        self.finite = finite
+        super().__init__(optimizer, finite, takes_decay=not sends_all)
         self.sends_all = sends_all
-        self._decays: list[tuple[dict[str, Any], Any]] = []  # groups, and what they decay by
         self._whole: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
-        self._hidden: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
-        if not finite:  # an optimizer passes over a parameter without gradient
-            for parameter in _parameters(optimizer):
-                if parameter.grad is not None:
-                    self._hidden.append((parameter, parameter.grad))
-                    parameter.grad = None
-        if not sends_all:
-            self._decays = [(g, g["weight_decay"]) for g in _decaying_groups(optimizer)]
-            for group, _ in self._decays:
-                group["weight_decay"] = 0.0
 
     def keep_weights(self, whole: list[Bucket], sparse: list[Bucket]) -> None:
         for bucket in sparse:
-            for parameter, place in bucket.places():
-                place.copy_(parameter)
+            bucket.take_weights()
         self._whole = [(p, p.detach().clone()) for bucket in whole for p, _ in bucket.slices]
         if self.finite:
-            self.decay(whole)
-
-    def decay(self, buckets: list[Bucket]) -> None:
-        held = {p for bucket in buckets for p, _ in bucket.slices}
-        for group, decay in self._decays:
-            for parameter in group["params"]:
-                if parameter in held:
-                    parameter.mul_(1 - group["lr"] * decay)
+            self.decay(_held(whole))
 
     def return_whole(self) -> None:
         for parameter, weights in self._whole:
             parameter.copy_(weights)
-
-    def give_back(self) -> None:
-        for group, decay in self._decays:
-            group["weight_decay"] = decay
-        for parameter, gradient in self._hidden:
-            parameter.grad = gradient
 
     def undo(self, sparse: list[Bucket]) -> None:
         """Undoes a step for which finish() was not called."""
         if not self.sends_all:
             self.return_whole()
             for bucket in sparse:
-                for parameter, place in bucket.places():
-                    parameter.copy_(place)
+                bucket.give_weights()
         self.give_back()
 
 
-def _decaying_groups(optimizer: torch.optim.Optimizer) -> Iterator[dict[str, Any]]:
-    """Those whose weight decay does not pass through the gradient."""
-    names = ("AdamW", "Adafactor", "Muon")  # of which not every torch has all
-    kinds = tuple(getattr(torch.optim, name) for name in names if hasattr(torch.optim, name))
-    for group in optimizer.param_groups:
-        decoupled = isinstance(optimizer, kinds) or group.get("decoupled_weight_decay", False)
-        if decoupled and group.get("weight_decay", 0) != 0:
-            yield group
+def _held(buckets: list[Bucket]) -> list[torch.nn.Parameter]:
+    return [p for bucket in buckets for p, _ in bucket.slices]
 
 
 def _wait(bucket: Bucket) -> torch.Tensor:
@@ -270,32 +212,8 @@ def _wait(bucket: Bucket) -> torch.Tensor:
     return ticket.settled()
 
 
-def _subtract(bucket: Bucket) -> None:
-    for parameter, mean in bucket.places():
-        parameter.sub_(mean)
-
-
 def _erase(moment: torch.Tensor, positions: torch.Tensor) -> None:
     flat = moment.reshape(-1)  # a copy, where the memory is in another order
     flat.index_fill_(0, positions.to(flat.device), 0)
     if flat.data_ptr() != moment.data_ptr():
         moment.copy_(flat.view(moment.shape))
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
-    return [p for group in optimizer.param_groups for p in group["params"]]
-
-
-def _gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [p.grad for p in _parameters(optimizer) if p.grad is not None]
-
-
-def _is_finite(optimizer: torch.optim.Optimizer) -> bool:
-    largest = torch.nn.utils.get_total_norm(_gradients(optimizer), norm_type=math.inf)
-    return bool(largest.isfinite())
-
-
-def _checksum(parameter: torch.Tensor) -> int:
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    bits = parameter.detach().contiguous().view(whole[parameter.element_size()])
-    return int(bits.sum(dtype=torch.int64))

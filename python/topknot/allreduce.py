@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from topknot import _core
-from topknot._options import make_options
+from topknot._options import DENSITY, make_options
 from topknot._session import open_session, refuse_rate_inside, remember
 
 
@@ -33,11 +33,14 @@ class SparseAllreduce:
         process_group: dist.ProcessGroup | None = None,
         **options: Any,
     ) -> None:
-        made = make_options("SparseAllreduce", scheme=scheme, density=density, **options)
+        asked = DENSITY if density is None else density
+        made = make_options("SparseAllreduce", scheme=scheme, density=asked, **options)
         # A tensor that is handed in by itself is meant to be sparsified.
         made = dataclasses.replace(made, rules=(*made.rules, f"*={made.density!r}"))
         refuse_rate_inside(made)
         self._session = open_session(process_group, made)
+        if made.split().local_steps > 1:
+            raise _core.ConfigError("local_steps is for topknot.DistributedOptimizer().")
         self._slots: dict[str, tuple[int, torch.Size]] = {}
         remember(self, self._session)
 

@@ -13,17 +13,13 @@ import torch.distributed as dist
 
 from topknot import _core
 from topknot._agreement import shapes
-from topknot._buckets import NamedParameters, make_buckets
+from topknot._backward import Backward
+from topknot._buckets import NamedParameters
 from topknot._options import make_options
-from topknot._session import (
-    Session,
-    hand_over_rate,
-    has_session,
-    open_session,
-    remember,
-    session_of,
-)
-from topknot._updates import FIRST_MOMENTS, Gain, Updates
+from topknot._own_step import Gain
+from topknot._rounds import Rounds
+from topknot._session import Session, has_session, open_session, remember, session_of
+from topknot._updates import FIRST_MOMENTS, Updates
 
 AnyOptimizer = TypeVar("AnyOptimizer", bound=torch.optim.Optimizer)
 
@@ -34,6 +30,8 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     scheme: str | None = None,
     density: float | None = None,
     *,
+    budget: float | None = None,
+    local_steps: int | None = None,
     exchange: str = "updates",
     first_moments: Iterable[str] = FIRST_MOMENTS,
     gain: Gain = "auto",
@@ -45,10 +43,18 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
 ) -> AnyOptimizer:
     """Makes the ranks train one model with `optimizer`, exchanging little.
 
-    Returns the same optimizer, so schedulers and the rest work on. After optimizer.step() all
-    ranks have the same weights, bit for bit.
+    Returns the same optimizer, so schedulers and the rest work on. With nothing set the ranks
+    exchange on every 4th step, a quarter of the coordinates in 2 bits each. In between each
+    rank steps alone, and THE RANKS HAVE DIFFERENT WEIGHTS: call topknot.end_round(optimizer)
+    on all ranks before evaluation, a checkpoint and the end of training. Behind an exchange
+    all ranks have the same weights, bit for bit.
 
-    exchange     "updates": the optimizer takes its step on this rank's own gradients. The
+    budget       bytes sent, as a share of those of dense training: decides local_steps,
+                 density and the bits of a value; 1/64 where none of these is set
+    density      share of the coordinates in one exchange, in (0, 1]. Alone: an exchange on
+                 every step, in f32. A scheme of others has 0.01 unless something is set.
+    local_steps  steps from one exchange to the next. Alone: of a quarter, in 2 bits
+    exchange     "updates": the optimizer takes its steps on this rank's own gradients. The
                  change of the weights joins the residual, the ranks agree on the mean of
                  about `density` of it, and that is subtracted from the weights they had. Any
                  optimizer will do. The exchange is in optimizer.step().
@@ -56,14 +62,14 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
                  and the optimizer steps on it: sparse gradients, which momentum and Adam take
                  badly.
                  What is sent whole, as biases and norms are, and all of it at density 1, has
-                 its gradients reduced with either.
+                 its gradients reduced with either, unless there are local steps.
     first_moments
-                 names in optimizer.state, by parameter: with updates they become zero where
-                 this rank's residual was settled
-    gain         with updates the change is multiplied by it; "auto" is the square root of the
+                 names in optimizer.state, by parameter: with updates on every step they
+                 become zero where this rank's residual was settled
+    gain         with updates each change is multiplied by it; "auto" is the square root of the
                  number of ranks where the optimizer has a second moment, for that of one rank
                  holds that much more noise than that of the mean, and else 1. Decoupled
-                 weight decay is not multiplied: it is of the agreed weights.
+                 weight decay is not multiplied.
     clip         with updates the longest gradient (L2): each rank's own is clipped at
                  clip * sqrt(ranks) before its step
 
@@ -77,8 +83,9 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         raise _core.ConfigError("This optimizer is distributed by topknot already.")
     parameters = [(name, p) for name, p in named_parameters if p.requires_grad]
     made = make_options(
-        "DistributedOptimizer", scheme=scheme, density=density, exchange=exchange, **options
-    )
+        "DistributedOptimizer", scheme=scheme, density=density, budget=budget,
+        local_steps=local_steps, exchange=exchange, **options,
+    )  # fmt: skip
     moments = tuple(first_moments)
     also = {
         "backward_passes_per_step": str(backward_passes_per_step),
@@ -96,23 +103,42 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         for _, parameter in parameters:
             dist.broadcast(parameter.data, source, group=process_group)
     bucket_bytes = int(bucket_mb * 2**20)
-    if exchange == "updates":
-        own = _of_optimizer(optimizer, parameters)
-        is_whole = session.core.sent_whole([(name, list(p.shape)) for name, p in own])
-    if exchange == "updates" and (made.clip > 0 or not all(is_whole)):
-        updates = Updates(
-            session, own, is_whole, bucket_bytes, clip=made.clip, gain=gain, first_moments=moments
-        )
+    own = _of_optimizer(optimizer, parameters)
+    updates = _exchange_of_updates(session, own, bucket_bytes, gain, moments)
+    if updates is not None:
         optimizer.register_step_pre_hook(_without_closure(updates.begin))
         optimizer.register_step_post_hook(lambda this, *_: updates.finish(this))
         _updates[optimizer] = updates
     else:
         passes = backward_passes_per_step
-        backward = _Backward(session, optimizer, parameters, bucket_bytes, passes)
+        backward = Backward(session, optimizer, parameters, bucket_bytes, passes)
         optimizer.register_step_pre_hook(_without_closure(lambda _: backward.synchronize()))
         _backwards[optimizer] = backward
     remember(optimizer, session)
     return optimizer
+
+
+def _exchange_of_updates(
+    session: Session,
+    parameters: NamedParameters,
+    bucket_bytes: int,
+    gain: Gain,
+    first_moments: tuple[str, ...],
+) -> Updates | Rounds | None:
+    """None where gradients are exchanged: also where all of them are, on every step."""
+    made = session.options
+    if made.exchange != "updates":
+        return None
+    if made.split().local_steps > 1:
+        session.rounds = Rounds(session, parameters, bucket_bytes, clip=made.clip, gain=gain)
+        return session.rounds
+    is_whole = session.core.sent_whole([(name, list(p.shape)) for name, p in parameters])
+    if made.clip == 0 and all(is_whole):
+        return None
+    return Updates(
+        session, parameters, is_whole, bucket_bytes,
+        clip=made.clip, gain=gain, first_moments=first_moments,
+    )  # fmt: skip
 
 
 def _check_gain(gain: Gain) -> None:
@@ -139,19 +165,33 @@ def _without_closure(begin):
     return hook
 
 
+def end_round(optimizer: torch.optim.Optimizer) -> None:
+    """Ends a round of local steps now, by the exchange that is due at its end: all ranks then
+    have the same weights, bit for bit.
+
+    For evaluation, checkpoints and the end of training. All ranks call it, after the same
+    number of steps. Between rounds, and without local steps, it does nothing.
+    """
+    rounds = session_of(optimizer).rounds
+    if rounds is not None:
+        rounds.end(optimizer)
+
+
 def settle(optimizer: torch.optim.Optimizer) -> None:
-    """Settles all residuals: one dense exchange, whose mean is subtracted from the weights.
+    """Ends the round under way, and settles all residuals: one dense exchange, whose mean is
+    subtracted from the weights.
 
     For the end of training, when the learning rate has come down: residuals hold the changes
-    of about 1 / density steps, and at the full rate they are too large a step. All ranks call
-    it, with what DistributedOptimizer(exchange="updates") has returned. All buckets are settled,
-    or none, where a sum is not finite. Without residuals, as at density 1, it does nothing.
+    of about 1 / density exchanges, and at the full rate they are too large a step. All ranks
+    call it, with what DistributedOptimizer(exchange="updates") has returned. All buckets are
+    settled, or none, where a sum is not finite. Without residuals, as at density 1, nothing is.
     """
     if session_of(optimizer).options.exchange != "updates":
         raise _core.ConfigError(
             "Residuals of gradients cannot be settled, for they are no change of the weights: "
             'topknot.settle() is for DistributedOptimizer(exchange="updates").'
         )
+    end_round(optimizer)
     if optimizer in _updates and not _updates[optimizer].settle():
         warnings.warn(
             "The sum of the residuals is not finite in some bucket: nothing was settled.",
@@ -163,7 +203,8 @@ def settle(optimizer: torch.optim.Optimizer) -> None:
 def synchronize(optimizer: torch.optim.Optimizer) -> None:
     """With gradients: waits until they are reduced; optimizer.step() then does not.
     With updates: makes all gradients NaN on all ranks where one is not finite on any, so that
-    all of them skip the step."""
+    all of them skip the step. With local steps it does so before the last of a round; before
+    the others it sends nothing, and each rank may skip its own step."""
     if optimizer in _updates:
         _updates[optimizer].synchronize(optimizer)
     elif optimizer in _backwards:
@@ -174,75 +215,9 @@ def synchronize(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
-class _Backward:
-    """Counts gradients into buckets, and sends the buckets in the order of their numbers."""
-
-    def __init__(
-        self,
-        session: Session,
-        optimizer: torch.optim.Optimizer,
-        parameters: NamedParameters,
-        bucket_bytes: int,
-        passes: int,
-    ) -> None:
-        self._core = session.core
-        self._optimizer = weakref.ref(optimizer)
-        self._passes = passes
-        self._buckets = make_buckets(self._core, parameters, bucket_bytes)
-        self._next = 0  # the bucket to be sent next
-        self._seen: dict[torch.nn.Parameter, int] = {}
-        for number, bucket in enumerate(self._buckets):
-            for parameter, _ in bucket.slices:
-                parameter.register_post_accumulate_grad_hook(self._counter(number))
-
-    def _counter(self, number: int):
-        me = weakref.ref(self)
-
-        def count(parameter: torch.Tensor) -> None:
-            backward = me()
-            if backward is not None:
-                backward._count(number, parameter)
-
-        return count
-
-    def _count(self, number: int, parameter: torch.Tensor) -> None:
-        self._seen[parameter] = self._seen.get(parameter, 0) + 1
-        if self._seen[parameter] > self._passes:
-            raise _core.ConfigError(
-                f"backward came {self._seen[parameter]} times before optimizer.step(), and "
-                f"backward_passes_per_step is {self._passes}."
-            )
-        if self._seen[parameter] == self._passes:
-            self._buckets[number].missing -= 1
-            while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
-                self._send()
-
-    def _send(self) -> None:
-        if self._next == 0:
-            hand_over_rate(self._core, self._optimizer())
-        bucket = self._buckets[self._next]
-        self._next += 1
-        bucket.take_gradients()
-        last = self._next == len(self._buckets)
-        bucket.ticket = self._core.reduce(bucket.slot, bucket.flat, last)
-
-    @torch.no_grad()
-    def synchronize(self) -> None:
-        if not self._seen:
-            return  # there was no backward since
-        while self._next < len(self._buckets):  # parameters that this step did not use
-            self._send()
-        for bucket in self._buckets:
-            bucket.wait()
-            bucket.missing = len(bucket.slices)
-            bucket.give_gradients()
-        self._next = 0
-        self._seen.clear()
-
-
-_backwards: "weakref.WeakKeyDictionary[torch.optim.Optimizer, _Backward]" = (
+_backwards: "weakref.WeakKeyDictionary[torch.optim.Optimizer, Backward]" = (
     weakref.WeakKeyDictionary()
 )
-_updates: "weakref.WeakKeyDictionary[torch.optim.Optimizer, Updates]" = (
+_updates: "weakref.WeakKeyDictionary[torch.optim.Optimizer, Updates | Rounds]" = (
     weakref.WeakKeyDictionary()
 )

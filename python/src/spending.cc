@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spending.h"
+
+#include "topknot/budget.h"
+#include "topknot/catalog.h"
+
+namespace py = pybind11;
+
+namespace topknot::python {
+
+py::tuple split_of(double budget, double density, std::uint64_t local_steps) {
+  const Split made = split({budget, density, local_steps});
+  return py::make_tuple(made.local_steps, made.density, std::string(made.values));
+}
+
+py::tuple collective_with(const std::string& scheme, const std::string& collective,
+                          const std::string& values) {
+  Spec spec = collective.empty() ? Spec::parse(find_scheme(scheme).collective)
+                                 : Spec::parse(collective);
+  // A dense sum is asked for as the baseline: it rounds only where it is told to.
+  if (values != "f32" && spec.name != "dense")
+    for (const Params::Declaration& one : collective_parameters(spec.name))
+      if (one.name == "values") spec.params.give("values", values);
+  const std::string* const has = spec.params.given("values");
+  return py::make_tuple(spec.str(), has == nullptr ? "f32" : *has);
+}
+
+}  // namespace topknot::python

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an exchange has cost so far."""
+
+from typing import Any
+
+from topknot._session import session_of
+
+
+def stats(owner: Any) -> dict[str, Any]:
+    """The totals so far on this rank: a dictionary of
+
+    steps                       of the optimizer, in rounds that have ended
+    exchanges, not_finite       exchanges, and those that were not finite and not applied
+    skipped_steps               local steps of this rank whose gradient was not finite
+    local_steps                 from one exchange to the next, as it was set or decided
+    asked_density, values       of one exchange, in the same way; how values travel
+    density                     coordinates that were agreed on, of all there were
+    sent_bytes, sent_messages   by this rank, in all
+    dense_bytes                 what a ring allreduce of f32 on every step would have sent
+    sent_share                  sent_bytes, as a share of dense_bytes
+    seconds                     of the communication thread's work; of these
+    select_seconds              in selecting, and
+    wait_seconds                in waiting for the network and other ranks
+    buckets                     the same by bucket, with its parameters
+
+    Waits until what is under way is done.
+    """
+    session = session_of(owner)
+    core, rounds = session.core, session.rounds
+    removed, *slots = core.totals()
+    total = dict(removed)
+    for slot in slots:
+        for key, value in slot.items():
+            if key not in ("parameters", "steps"):
+                total[key] += value
+    total["steps"] = session.steps()
+    total["exchanges"] = core.step()
+    total["not_finite"] = core.nonfinite_steps()
+    for entry in [total, *slots]:
+        coordinates = entry.pop("coordinates")
+        entry["density"] = entry["agreed"] / max(coordinates, 1)
+        in_dense = coordinates if rounds is None else entry["size"] * rounds.steps
+        entry["dense_bytes"] = 8 * in_dense * (core.size - 1) // core.size
+    del total["parameters"], total["size"]
+    split = session.options.split()
+    return total | {
+        "skipped_steps": 0 if rounds is None else rounds.skipped_steps,
+        "local_steps": split.local_steps,
+        "asked_density": split.density,
+        "values": session.options.values(),
+        "sent_share": total["sent_bytes"] / max(total["dense_bytes"], 1),
+        "buckets": slots,
+    }
