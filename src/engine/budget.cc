@@ -21,9 +21,10 @@ namespace {
 
 constexpr double kQuarter = 0.25;
 // The bytes of one exchange of a quarter of the coordinates, as a share of a dense one's in
-// f32: the most that was measured, biases and norms that are sent whole among them.
-constexpr double kTwoBits = 1.0 / 18;
-constexpr double kEightBits = 1.0 / 9;
+// f32, rounded up from the most that was measured: with biases and norms, which are sent
+// whole, and with the mean of Adam's squares now and then.
+constexpr double kTwoBits = 1.0 / 16;
+constexpr double kEightBits = 1.0 / 8;
 
 Split split_of(double budget) {
   if (budget >= kEightBits) return {1, kQuarter, "i8"};

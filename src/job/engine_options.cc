@@ -40,9 +40,11 @@ std::string memory_that_steps(const Spec& optimizer) {
   return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;
 }
 
-// Gives the job's collective these values on the wire, where it takes any and has none.
+// Gives the job's collective these values on the wire, where it takes any and has none. A dense
+// exchange stays in f32: it is what others are held against.
 void give_values(Job& job, std::string_view values) {
   Spec collective = engine::Recipe::of(job).collective;
+  if (collective.name == "dense") return;
   for (const Params::Declaration& one : collective_parameters(collective.name))
     if (one.name == "values") collective.params.give("values", values);
   job.collective = collective.str();

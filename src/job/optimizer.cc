@@ -102,6 +102,10 @@ class Adam final : public Optimizer {
     }
   }
 
+  std::vector<float>* second_moment(std::size_t parameter) override {
+    return &slot(1, parameter);
+  }
+
  private:
   const double beta1_;
   const double beta2_;

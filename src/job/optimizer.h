@@ -44,6 +44,11 @@ class Optimizer {
     return kept_[which][parameter];
   }
   std::uint64_t& steps() noexcept { return steps_; }
+  /// A mean of squared gradients, as long as the parameter; null where none is kept.
+  virtual std::vector<float>* second_moment(std::size_t parameter) {
+    static_cast<void>(parameter);
+    return nullptr;
+  }
   /// Forgets all steps.
   void reset();
 

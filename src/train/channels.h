@@ -10,6 +10,7 @@ enum Channel {
   kStoreChannel,
   kRecorderChannel,
   kComparisonChannel,
+  kMomentsChannel,
 };
 
 }  // namespace topknot::train

@@ -14,6 +14,7 @@ LocalSteps::LocalSteps(const Job& job, Replica& replica, Transport& link)
       inner_(make_optimizer(Spec::parse(job.optimizer), replica.sizes())),
       outer_(make_optimizer(Spec::parse(job.outer), replica.sizes())) {
   for (const std::size_t size : replica.sizes()) start_.emplace_back(size);
+  if (job.exchange == "updates") second_moments_.emplace(*inner_, replica, link);
 }
 
 void LocalSteps::begin(double /*lr*/, bool opens_round) {
@@ -62,6 +63,8 @@ StepReport LocalSteps::exchange() {
   report.exposed_seconds = report.seconds;  // there is no backward pass to hide behind
   report.overlap = 0;
   report.finite ? move() : inner_->reset();
+  if (second_moments_)
+    report.sent_bytes += second_moments_->after_round(replica_.engine().steps());
   return report;
 }
 

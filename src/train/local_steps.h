@@ -16,8 +16,9 @@
 // With exchange = "updates" the mean change itself moves the weights: the outer optimizer is SGD
 // at the rate 1. A rank then steps as in an exchange of updates on every step (train/updates.h):
 // it clips its own gradient at sqrt(P) times the job's limit, and Adam's rate is sqrt(P) times the
-// job's, because one rank's squares hold that much more noise than those of the mean. Momentum is
-// not masked: few steps pass before most of a change is applied.
+// job's, because one rank's squares hold that much more noise than those of the mean. Now and then
+// the ranks average these squares (train/second_moments.h). Momentum is not masked: few steps pass
+// before most of a change is applied.
 //
 // No rank applies a round that is not finite: the weights stay where it began. The inner
 // optimizers are reset, because nobody has kept their state of before.
@@ -32,6 +33,7 @@
 #include <span>
 #include <vector>
 
+#include "train/second_moments.h"
 #include "train/synchronizer.h"
 
 namespace topknot::train {
@@ -66,9 +68,10 @@ class LocalSteps final : public Synchronizer {
   const double clip_;  // of this rank's own gradient
   std::unique_ptr<Optimizer> inner_;
   std::unique_ptr<Optimizer> outer_;
-  std::vector<std::vector<float>> start_;     // the weights at the start of the round
-  std::optional<NonfiniteValues> nonfinite_;  // the first of this rank in the round
-  double step_began_ = 0;                     // by the link's clock
+  std::optional<SecondMoments> second_moments_;  // of updates
+  std::vector<std::vector<float>> start_;        // the weights at the start of the round
+  std::optional<NonfiniteValues> nonfinite_;     // the first of this rank in the round
+  double step_began_ = 0;                        // by the link's clock
 };
 
 }  // namespace topknot::train

@@ -24,15 +24,15 @@ TEST(Budget, SendsAQuarterInTwoBitsEveryFourthStepUnlessToldOtherwise) {
 }
 
 TEST(Budget, MakesExchangesRarerAsItShrinks) {
-  expect_split({.budget = 1.0 / 18}, 1, 0.25, "i2");
-  expect_split({.budget = 1.0 / 19}, 2, 0.25, "i2");
-  expect_split({.budget = 0.02}, 3, 0.25, "i2");
-  expect_split({.budget = 0.001}, 56, 0.25, "i2");
+  expect_split({.budget = 1.0 / 16}, 1, 0.25, "i2");
+  expect_split({.budget = 1.0 / 17}, 2, 0.25, "i2");
+  expect_split({.budget = 1.0 / 40}, 3, 0.25, "i2");
+  expect_split({.budget = 0.001}, 63, 0.25, "i2");
 }
 
 TEST(Budget, TakesMoreBitsWhenEveryStepMayExchange) {
   expect_split({.budget = 0.1}, 1, 0.25, "i2");
-  expect_split({.budget = 1.0 / 9}, 1, 0.25, "i8");
+  expect_split({.budget = 1.0 / 8}, 1, 0.25, "i8");
   expect_split({.budget = 1}, 1, 0.25, "i8");
 }
 

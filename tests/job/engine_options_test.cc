@@ -103,7 +103,7 @@ TEST(Budget, IsKeptByAnySchemeThatExchangesUpdates) {
   job.exchange = "updates";
   job.budget = 0.001;
   job = as_run(job);
-  EXPECT_EQ(job.local_steps, 56);
+  EXPECT_EQ(job.local_steps, 63);
   EXPECT_EQ(job.density, 0.25);
   EXPECT_EQ(job.collective, "oktopk:values=i2");
 }
@@ -113,8 +113,7 @@ TEST(Budget, LeavesValuesThatTheJobSets) {
   job.collective = "knot:values=bf16";
   EXPECT_EQ(as_run(job).collective, "knot:values=bf16");
   job.collective = "dense";
-  EXPECT_EQ(as_run(job).collective, "dense:values=i2")
-      << "where the collective takes such values, it gets them";
+  EXPECT_EQ(as_run(job).collective, "dense");
 }
 
 TEST(Budget, GivesWayToADensityAndToAMemoryThatSteps) {
