@@ -271,6 +271,24 @@ def first_moments_stay():
     assert (moments(model, optimizer, "momentum_buffer") != 0).all()
 
 
+def second_moments_are_averaged_every_64_rounds():
+    model, optimizer = made(adam, local_steps=2)
+
+    def squares() -> list[torch.Tensor]:
+        return gathered(torch.cat([s["exp_avg_sq"].flatten() for s in optimizer.state.values()]))
+
+    train(model, optimizer, 2 * 63)
+    before, sent = squares(), topknot.stats(optimizer)["sent_bytes"]
+    assert not torch.equal(before[0], before[1])
+    train(model, optimizer, 1)
+    topknot.end_round(optimizer)  # the round of an exchange may end early
+    after = squares()
+    assert torch.equal(after[0], after[1])
+    assert (after[0] >= 0).all() and (after[0] > 0).any()
+    count = sum(p.numel() for p in model.parameters())
+    assert topknot.stats(optimizer)["sent_bytes"] - sent > 2 * count * (size() - 1) / size()
+
+
 def nothing_set_trains_as_well_as_dense():
     """A classifier of 20 clusters, with momentum of 0.9 and with Adam."""
     torch.manual_seed(11)

@@ -17,6 +17,7 @@ def test_two_ranks_take_local_steps(ranks):
         "gain_is_for_every_local_change_and_not_for_decay",
         "clip_is_for_each_local_gradient",
         "first_moments_stay",
+        "second_moments_are_averaged_every_64_rounds",
     )
 
 

@@ -7,6 +7,8 @@ on the change that they have made.
     exchange     behind the last: the weights that were kept - the weights joins the residual
                  and is reduced; the weights become those that were kept, less the agreed mean
 
+Every so many rounds the ranks average the second moments of their optimizers (_squares.py).
+
 The weights that are kept lie in the buckets' own memory, until the change takes their place.
 What is sent whole, as biases and norms are, takes part in the same way.
 
@@ -33,6 +35,7 @@ from topknot._own_step import (
     spoil_unless_finite,
 )
 from topknot._session import Session
+from topknot._squares import EVERY, average_squares
 
 # They have a second moment, and move by the rate times what does not depend on it.
 _WITH_SQUARES = (
@@ -70,6 +73,7 @@ class Rounds:
         self.earlier_steps = 0  # of the training that was resumed, less those of before that
         self.steps = 0  # of all rounds that have ended
         self.skipped_steps = 0  # of this rank, whose gradients were not finite
+        self.squares_bytes = 0  # that this rank has sent for means of second moments
 
     @property
     def under_way(self) -> bool:
@@ -174,6 +178,8 @@ class Rounds:
         else:
             _clear_state(optimizer)
         self._exchanges += 1
+        if self._core.step() % EVERY == 0:
+            self.squares_bytes += average_squares(optimizer, self._buckets, self._group)
         if self._exchanges & (self._exchanges - 1) == 0:  # 1, 2, 4, 8, ...
             self._compare_weights()
 

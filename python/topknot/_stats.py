@@ -15,7 +15,7 @@ def stats(owner: Any) -> dict[str, Any]:
     local_steps                 from one exchange to the next, as it was set or decided
     asked_density, values       of one exchange, in the same way; how values travel
     density                     coordinates that were agreed on, of all there were
-    sent_bytes, sent_messages   by this rank, in all
+    sent_bytes, sent_messages   by this rank, in all; bytes for means of second moments, too
     dense_bytes                 what a ring allreduce of f32 on every step would have sent
     sent_share                  sent_bytes, as a share of dense_bytes
     seconds                     of the communication thread's work; of these
@@ -34,6 +34,7 @@ def stats(owner: Any) -> dict[str, Any]:
             if key not in ("parameters", "steps"):
                 total[key] += value
     total["steps"] = session.steps()
+    total["sent_bytes"] += 0 if rounds is None else rounds.squares_bytes
     total["exchanges"] = core.step()
     total["not_finite"] = core.nonfinite_steps()
     for entry in [total, *slots]:
