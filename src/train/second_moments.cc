@@ -10,7 +10,7 @@ namespace topknot::train {
 
 SecondMoments::SecondMoments(Optimizer& optimizer, Replica& replica, Transport& link)
     : optimizer_(optimizer), replica_(replica) {
-  if (optimizer.second_moment(0) == nullptr) return;
+  if (link.size() == 1 || optimizer.second_moment(0) == nullptr) return;
   std::uint64_t coordinates = 0;
   for (const std::size_t size : replica.sizes()) coordinates += size;
   bucket_ = std::make_unique<engine::Bucket>(

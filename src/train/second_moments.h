@@ -33,7 +33,7 @@ class SecondMoments {
  private:
   Optimizer& optimizer_;
   Replica& replica_;
-  std::unique_ptr<engine::Bucket> bucket_;  // null where the optimizer keeps no squares
+  std::unique_ptr<engine::Bucket> bucket_;  // null where there is nothing to average
 };
 
 }  // namespace topknot::train
