@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "topknot/params.h"
+
 namespace topknot {
 
 /// What a user has set of an exchange of updates; 0 where nothing was set.
@@ -26,7 +28,7 @@ inline constexpr double kDefaultBudget = 1.0 / 64;
 
 /// The split that keeps the budget and trains best, as far as was measured: a quarter of
 /// the coordinates in 2 bits each, as often as the budget allows (docs/accuracy.md). A
-/// budget of more than twice these bytes on every step gets 8 bits.
+/// budget of twice these bytes on every step, or more, gets 8 bits.
 ///
 ///   nothing set      the split of kDefaultBudget
 ///   budget           the split of this budget
@@ -36,5 +38,9 @@ inline constexpr double kDefaultBudget = 1.0 / 64;
 ///
 /// Throws ConfigError for a budget beside one of the others, and for values that cannot be.
 Split split(const Spending& set);
+
+/// `collective` with these values on the wire, where it has none of its own. `dense`, which others
+/// are held against, and `hierarchical`, which is dense inside a node, stay as they are.
+Spec with_values(Spec collective, std::string_view values);
 
 }  // namespace topknot

@@ -17,10 +17,7 @@ py::tuple collective_with(const std::string& scheme, const std::string& collecti
                           const std::string& values) {
   Spec spec = collective.empty() ? Spec::parse(find_scheme(scheme).collective)
                                  : Spec::parse(collective);
-  // A dense sum is asked for as the baseline: it rounds only where it is told to.
-  if (values != "f32" && spec.name != "dense")
-    for (const Params::Declaration& one : collective_parameters(spec.name))
-      if (one.name == "values") spec.params.give("values", values);
+  if (values != "f32") spec = with_values(std::move(spec), values);
   const std::string* const has = spec.params.given("values");
   return py::make_tuple(spec.str(), has == nullptr ? "f32" : *has);
 }

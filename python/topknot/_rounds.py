@@ -209,18 +209,21 @@ class _LocalStep(OwnStep):
         self.decay(moving)
         # Those before the step, of the parameters that may have a gain.
         self.weights: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
-        self._rates: list[tuple[dict[str, Any], Any]] = []  # groups, and theirs
+        # Groups, their rates, and the rates with the gain.
+        self._rates: list[tuple[dict[str, Any], Any, Any]] = []
         if rate_gain is None:
             self.weights = [(p, p.detach().clone()) for p in moving if gains.get(p) != 1]
         elif rate_gain != 1:
-            self._rates = [(group, group["lr"]) for group in optimizer.param_groups]
-            for group, rate in self._rates:
-                group["lr"] = rate * rate_gain
+            for group in optimizer.param_groups:
+                rate, raised = group["lr"], group["lr"] * rate_gain
+                self._rates.append((group, rate, raised))
+                group["lr"] = raised
 
     def give_back(self) -> None:
         super().give_back()
-        for group, rate in self._rates:
-            group["lr"] = rate
+        for group, rate, raised in self._rates:
+            if group["lr"] == raised:  # nobody has set another since
+                group["lr"] = rate
 
 
 def _take_change(bucket: Bucket) -> None:
@@ -232,8 +235,10 @@ def _take_change(bucket: Bucket) -> None:
 
 
 def _clear_state(optimizer: torch.optim.Optimizer) -> None:
-    """All of it, counts of steps among it: it belongs to weights that are no more, and what
-    made them overflow may be in it. Zeros are how the usual optimizers begin."""
+    """It belongs to weights that are no more, and what made them overflow may be in it. Most
+    optimizers begin with zeros; those that do not make their state anew."""
+    if type(optimizer) in (torch.optim.NAdam, torch.optim.Rprop, torch.optim.ASGD):
+        optimizer.state.clear()
     for state in optimizer.state.values():
         for value in state.values():
             if isinstance(value, torch.Tensor) and value.is_floating_point():

@@ -38,9 +38,9 @@ class SparseAllreduce:
         # A tensor that is handed in by itself is meant to be sparsified.
         made = dataclasses.replace(made, rules=(*made.rules, f"*={made.density!r}"))
         refuse_rate_inside(made)
-        self._session = open_session(process_group, made)
         if made.split().local_steps > 1:
             raise _core.ConfigError("local_steps is for topknot.DistributedOptimizer().")
+        self._session = open_session(process_group, made)
         self._slots: dict[str, tuple[int, torch.Size]] = {}
         remember(self, self._session)
 

@@ -38,7 +38,7 @@ std::size_t move_reaching(std::uint32_t* index, float* value, std::size_t first,
 #if TOPKNOT_COMPRESS
   const BitsTag di;
   const UnsignedTag du;
-  const auto below = hn::Set(di, static_cast<std::int32_t>(floor) - 1);
+  const auto below = hn::Set(di, static_cast<std::int32_t>(floor - 1));
   const auto magnitude = hn::Set(di, 0x7FFFFFFF);
   auto* const bits = reinterpret_cast<std::int32_t*>(value);
   for (; i + hn::Lanes(di) <= last; i += hn::Lanes(di)) {

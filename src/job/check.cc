@@ -56,6 +56,10 @@ void check_memory(const Job& job) {
     throw ConfigError("The memory " + memory.name +
                       " takes a step on every gradient, and local steps are the "
                       "optimizer's: leave the memory out with them.");
+  if (job.exchange == "updates" && job.local_steps > 1 && memory.name != "residual" &&
+      memory.name != "none")
+    throw ConfigError("The memory " + memory.name +
+                      " is for gradients: with local steps of updates it is residual.");
   if (job.local_steps == 1 && makes_updates != (job.exchange == "updates"))
     throw ConfigError("The memory " + memory.name + " makes " +
                       (makes_updates ? "updates" : "no updates") + " of gradients: set " +

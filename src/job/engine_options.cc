@@ -40,14 +40,12 @@ std::string memory_that_steps(const Spec& optimizer) {
   return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;
 }
 
-// Gives the job's collective these values on the wire, where it takes any and has none. A dense
-// exchange stays in f32: it is what others are held against.
-void give_values(Job& job, std::string_view values) {
-  Spec collective = engine::Recipe::of(job).collective;
-  if (collective.name == "dense") return;
-  for (const Params::Declaration& one : collective_parameters(collective.name))
-    if (one.name == "values") collective.params.give("values", values);
+// Returns whether the job's collective has these values now.
+bool give_values(Job& job, std::string_view values) {
+  const Spec collective = with_values(engine::Recipe::of(job).collective, values);
   job.collective = collective.str();
+  const std::string* const given = collective.params.given("values");
+  return given != nullptr && *given == values;
 }
 
 void move_momentum(Job& job, std::vector<std::string>& notices) {
@@ -88,8 +86,13 @@ void spend(Job& job, std::vector<std::string>& notices) {
   job.density = made.density;
   job.local_steps = static_cast<std::int64_t>(made.local_steps);
   if (made.values == "f32") return;
-  give_values(job, made.values);
-  if (by_default)
+  const bool given = give_values(job, made.values);
+  if (!given && job.budget != 0)
+    throw ConfigError(
+        "The collective " + engine::Recipe::of(job).collective.str() +
+        " does not send values of " + std::string(made.values) +
+        ", by which a budget is kept: set density and local_steps instead.");
+  if (by_default && given)
     notices.emplace_back(
         "budget 1/64 of dense's bytes: a quarter of the changes in 2 bits each; another "
         "budget, or a density for every step, says otherwise.");

@@ -39,9 +39,9 @@ struct Settling {
   std::uint64_t every = 0;  ///< steps between exchanges; 0: none before the end
   /// "end", "never" or a number of steps, which settles at the end too. Throws ConfigError.
   static Settling parse(const std::string& text);
-  /// Asked after `step` steps.
-  bool is_due(std::uint64_t step, bool run_ends) const {
-    return (every > 0 && step % every == 0) || (at_end && run_ends);
+  /// Asked after `step` steps, at the end of a round that began after `from`.
+  bool is_due(std::uint64_t from, std::uint64_t step, bool run_ends) const {
+    return (every > 0 && step / every > from / every) || (at_end && run_ends);
   }
 };
 

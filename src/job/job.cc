@@ -66,7 +66,7 @@ const Entry kEntries[] = {
     {"lr_schedule", &Job::lr_schedule, 0, 0, kSchedules},
     {"warmup", &Job::warmup, 0, 1e9, "epochs in which the learning rate rises to its value"},
     {"warmup_from", &Job::warmup_from, 0, kAny, "where it starts from"},
-    {"weight_decay", &Job::weight_decay, 0, kAny, "added to the reduced gradient (adamw: taken off)"},
+    {"weight_decay", &Job::weight_decay, 0, kAny, "joins the gradient (adamw: taken off the weights)"},
     {"decay_vectors", &Job::decay_vectors, 0, 0, "whether biases and norms decay too"},
     {"clip", &Job::clip, 0, kAny, "longest reduced gradient (L2); 0: any; with updates and dgc each worker's own"},
     {"scheme", &Job::scheme, 0, 0, "how the workers agree on a sum, see `topknot list`"},

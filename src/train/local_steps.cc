@@ -5,6 +5,7 @@
 #include <cmath>
 
 namespace topknot::train {
+
 LocalSteps::LocalSteps(const Job& job, Replica& replica, Transport& link)
     : job_(job),
       replica_(replica),
@@ -63,8 +64,7 @@ StepReport LocalSteps::exchange() {
   report.exposed_seconds = report.seconds;  // there is no backward pass to hide behind
   report.overlap = 0;
   report.finite ? move() : inner_->reset();
-  if (second_moments_)
-    report.sent_bytes += second_moments_->after_round(replica_.engine().steps());
+  average_squares(report);
   return report;
 }
 
@@ -79,6 +79,15 @@ void LocalSteps::hand_over() {
     }
     replica_.engine().ready(i);
   }
+}
+
+void LocalSteps::average_squares(StepReport& report) {
+  if (!second_moments_) return;
+  const double began = link_.now();
+  report.sent_bytes += second_moments_->after_round(replica_.engine().steps());
+  const double took = link_.now() - began;
+  report.seconds += took;
+  report.exposed_seconds += took;
 }
 
 std::uint64_t LocalSteps::settle() {

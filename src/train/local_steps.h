@@ -30,6 +30,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,14 +58,14 @@ class LocalSteps final : public Synchronizer {
  private:
   bool step_alone(double lr);
   void subtract_mean();
+  void average_squares(StepReport& report);
   void hand_over();
   void move();
 
   const Job& job_;
   Replica& replica_;
   Transport& link_;
-  const int
-      ranks_;  // whose own steps are averaged; 1 where an outer optimizer takes over
+  const int ranks_;    // whose own steps are averaged; 1 with an outer optimizer
   const double clip_;  // of this rank's own gradient
   std::unique_ptr<Optimizer> inner_;
   std::unique_ptr<Optimizer> outer_;

@@ -73,12 +73,21 @@ TEST(Check, RefusesABudgetThatNothingKeeps) {
             "exchange=updates.");
   EXPECT_EQ(said({{"budget", "0.02"}, {"scheme", "oktopk"}, {"exchange", "updates"}}),
             "");
+  EXPECT_EQ(said({{"budget", "0.02"}, {"scheme", "dense"}, {"exchange", "updates"}}),
+            "The collective dense does not send values of i2, by which a budget is kept: "
+            "set density and local_steps instead.");
+  EXPECT_EQ(said({{"budget", "0.02"}, {"collective", "knot:values=bf16"}}),
+            "The collective knot:values=bf16 does not send values of i2, by which a "
+            "budget is kept: set density and local_steps instead.");
 }
 
 TEST(Check, RefusesAMemoryThatStepsBesideLocalSteps) {
   EXPECT_EQ(said({{"memory", "adam"}, {"local_steps", "4"}}),
             "The memory adam takes a step on every gradient, and local steps are the "
             "optimizer's: leave the memory out with them.");
+  EXPECT_EQ(
+      said({{"memory", "dgc"}, {"exchange", "updates"}, {"local_steps", "4"}}),
+      "The memory dgc is for gradients: with local steps of updates it is residual.");
 }
 
 TEST(Check, RefusesAnOuterOptimizerOfUpdates) {

@@ -117,6 +117,26 @@ TEST(RoundsOfUpdates, GoOnWithOtherNumbersOfWorkers) {
   }
 }
 
+TEST(RoundsOfUpdates, AverageAdamsSquaresAndResumeAcrossThat) {
+  Job job = small_job("adam");
+  job.local_steps = 2;
+  job.epochs = 7;  // 140 steps, 70 rounds
+  Job without = job;
+  without.optimizer = "sgd";
+  const double more =
+      train_on(2, job).sent_bytes_per_step - train_on(2, without).sent_bytes_per_step;
+  EXPECT_GT(140 * more, 2 * 2000) << "bytes of 2,000 squares and more in bf16";
+  expect_resumes(2, job, 80);
+}
+
+TEST(RoundsOfUpdates, SettleAtTheFirstEndOfARoundThatIsDue) {
+  Job job = small_job();
+  job.settle = "end";
+  const std::uint64_t once = train_on(2, job).settle_bytes;
+  job.settle = std::to_string(5);  // after steps 8, 12, 16 and 20 of each epoch
+  EXPECT_EQ(train_on(2, job).settle_bytes, 8 * once);
+}
+
 TEST(RoundsOfUpdates, SettleWhereToldTo) {
   Job job = small_job();
   const Outcome not_settled = train_on(2, job);
