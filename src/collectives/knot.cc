@@ -16,7 +16,7 @@
 // step that gathers the whole union, no cold start, no region cut that must be agreed on
 // again and no extra balancing move; and indices are coded.
 //
-// CyclicOwnership is block-cyclic and turns with the steps: coordinate i belongs to the rank
+// Ownership is block-cyclic and turns with the steps: coordinate i belongs to the rank
 // (i / B + step) mod P. It needs no state and no words, it is balanced for every skew
 // wider than B * P coordinates, and the position of i among its owner's coordinates, (i /
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
