@@ -75,7 +75,7 @@ TEST(RunLog, LeavesTheConfigurationAndTheResult) {
   ASSERT_EQ(said["job"].size(), train::keys().size());
   EXPECT_EQ(said["job"]["epochs"], 2);
   EXPECT_EQ(said["job"]["flip"], false);
-  EXPECT_EQ(said["job"]["density"], 0.01);
+  EXPECT_EQ(said["job"]["density"], 0) << "as the budget has it";
   EXPECT_EQ(said["job"]["name"], "small");
   EXPECT_TRUE(said["job"]["rules"].is_array());
   EXPECT_EQ(said["buckets"][0]["coordinates"], 600);

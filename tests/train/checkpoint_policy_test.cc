@@ -24,6 +24,7 @@ Job small_job() {
   job.batch = 8;
   job.steps = 9;
   job.checkpoint_every = 1;
+  job.local_steps = 1;  // a checkpoint is due at the end of a round
   return job;
 }
 
