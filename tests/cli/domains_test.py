@@ -70,7 +70,7 @@ class SameBits(Case):
                 words = (job, "--workers", 2, "--set", *keys, "epochs=100")
                 whole = self.result(*words, "steps=7")
                 out = ("--out", self.folder / job)
-                self.result(*words, "steps=3", *out)
+                self.result(*words, "steps=4", *out)  # the end of a round
                 resumed = self.result(*words, "steps=7", *out, "--resume")
                 self.assertEqual(resumed["steps"], 7)
                 self.assertEqual(whole["weights_hash"], resumed["weights_hash"])
