@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -54,6 +55,15 @@ inline StepReport step(Engine& engine, int rank, std::uint64_t number,
     engine.ready(p);
   }
   return engine.finish();
+}
+
+/// Of one parameter; empty where there is none.
+inline std::vector<float> residual(Engine& engine, const std::string& parameter) {
+  State state;
+  engine.save(state);
+  const auto found = state.values.find(parameter + "/memory.residual");
+  return found == state.values.end() ? std::vector<float>()
+                                     : std::get<std::vector<float>>(found->second);
 }
 
 inline std::vector<float> means(Engine& engine) {
