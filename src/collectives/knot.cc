@@ -131,10 +131,10 @@ class Knot final : public Collective {
       const auto outside = ownership.outside(owner);
       const std::span<const std::uint32_t> kept(survivors_[at(owner)].index);
       const bool rounded = owner == channel_.rank() && !sum_error_.empty();
-      sent_ = 0;
+      std::size_t sent = 0;  // how much of the owner's part is settled
       for (std::size_t first = 0; first < kept.size(); first += kSlice) {
         const auto slice = kept.subspan(first, std::min(kSlice, kept.size() - first));
-        settle_slice(outside, owner, slice, residual);
+        settle_slice(outside, owner, slice, sent, residual);
         if (!rounded) continue;
         placed_.resize(slice.size());
         std::ranges::transform(slice, placed_.begin(), outside);
@@ -145,16 +145,17 @@ class Knot final : public Collective {
     aim(settled_.size());
   }
 
-  // The residual of what was sent to `owner`, from sent_ on, and is among `kept`.
+  // Settles what was sent to `owner`, from `done` on, and is among `kept`; moves `done` behind
+  // the last of `kept`.
   void settle_slice(const CyclicOwnership::Outside& outside, int owner,
-                    std::span<const std::uint32_t> kept, std::span<float> residual) {
-    const std::span<const std::uint32_t> all(dealt_[at(owner)].index);
-    const std::size_t first = sent_;
-    sent_ = static_cast<std::size_t>(
-        std::upper_bound(all.begin() + static_cast<std::ptrdiff_t>(first), all.end(),
-                         kept.back()) -
-        all.begin());
-    const auto sent = all.subspan(first, sent_ - first);
+                    std::span<const std::uint32_t> kept, std::size_t& done,
+                    std::span<float> residual) {
+    const std::size_t first = done;
+    const auto left =
+        std::span<const std::uint32_t>(dealt_[at(owner)].index).subspan(first);
+    const auto end = std::ranges::upper_bound(left, kept.back());
+    const auto sent = left.first(static_cast<std::size_t>(end - left.begin()));
+    done += sent.size();
     core::common_places(sent, kept, places_);
     const std::size_t before = settled_.size();
     settled_.resize(before + places_.size());
@@ -211,7 +212,6 @@ class Knot final : public Collective {
   std::vector<Sparse> survivors_;           // by owner
   std::vector<float> sum_error_;            // of my survivors
   std::vector<std::uint32_t> index_;        // of the sum
-  std::size_t sent_ = 0;                    // how much of one owner's part is settled
   std::vector<std::uint32_t> places_;       // of survivors, in a slice of what I sent
   std::vector<float> kept_error_;           // of these
   std::vector<std::uint32_t> placed_;       // where a slice of my survivors lies

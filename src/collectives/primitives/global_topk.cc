@@ -115,8 +115,8 @@ class GlobalTopK::Bins {
     std::uint32_t bin;
   };
   std::array<First, 3> of_ = {};
-  std::array<std::uint32_t, 2> begin_ = {kInfinity,
-                                         kInfinity};  // of the second and third
+  // Of the second and the third.
+  std::array<std::uint32_t, 2> begin_ = {kInfinity, kInfinity};
   std::uint32_t count_ = 0;
 };
 

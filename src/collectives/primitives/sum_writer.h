@@ -38,8 +38,7 @@ void write_disjoint(std::span<const Sparse> blocks, std::span<const float> grad,
   std::size_t count = 0;
   for (const Sparse& block : blocks) count += block.size();
   index.resize(count);
-  constexpr std::size_t kSlice =
-      4096;  // what is placed is written while it is in the cache
+  constexpr std::size_t kSlice = 4096;  // is written while its places are in the cache
   std::size_t done = 0;
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     const SparseView block = blocks[b];
