@@ -80,8 +80,8 @@ void spend(Job& job, std::vector<std::string>& notices) {
   const bool by_default = set.budget == 0 && set.density == 0 && set.local_steps == 0;
   const bool ours = find_scheme(job.scheme).exchange == "updates" && job.memory.empty();
   // Gradients, other schemes, and memories that step on every gradient are as published.
-  if (job.exchange != "updates" || (by_default && !ours))
-    if (set.budget == 0 && set.density == 0) set.density = EngineOptions{}.density;
+  const bool as_published = job.exchange != "updates" || (by_default && !ours);
+  if (as_published && set.density == 0) set.density = EngineOptions{}.density;
   const Split made = split(set);
   job.density = made.density;
   job.local_steps = static_cast<std::int64_t>(made.local_steps);

@@ -45,10 +45,7 @@ class Optimizer {
   }
   std::uint64_t& steps() noexcept { return steps_; }
   /// A mean of squared gradients, as long as the parameter; null where none is kept.
-  virtual std::vector<float>* second_moment(std::size_t parameter) {
-    static_cast<void>(parameter);
-    return nullptr;
-  }
+  virtual std::vector<float>* second_moment(std::size_t /*parameter*/) { return nullptr; }
   /// Forgets all steps.
   void reset();
 

@@ -92,20 +92,11 @@ void LocalSteps::average_squares(StepReport& report) {
 
 std::uint64_t LocalSteps::settle() {
   const StepReport report = replica_.engine().settle();
-  if (report.finite) subtract_mean();
+  if (report.finite) move();
   return report.sent_bytes;
 }
 
-void LocalSteps::subtract_mean() {
-  for (std::size_t i = 0; i < replica_.size(); ++i) {
-    const std::span<const float> mean = replica_.gradient(i);
-    const std::span<float> weight = replica_.weight(i);
-    for (std::size_t at = 0; at < weight.size(); ++at) weight[at] -= mean[at];
-  }
-}
-
 void LocalSteps::move() {
-  if (job_.exchange == "updates") return subtract_mean();
   outer_->begin_step();
   for (std::size_t i = 0; i < replica_.size(); ++i)
     outer_->apply(i, replica_.weight(i), replica_.gradient(i), {.lr = job_.outer_lr});

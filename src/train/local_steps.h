@@ -23,7 +23,7 @@
 // No rank applies a round that is not finite: the weights stay where it began. The inner
 // optimizers are reset, because nobody has kept their state of before.
 //
-// Cost    2n floats, the start and the outer momentum; each round a copy and a difference.
+// Cost    n floats for the start, and n for an outer momentum; each round a copy and a difference.
 // Paper   Douillard et al., "DiLoCo", arXiv 2311.08105 (dense); Sarfi et al.,
 //         "SparseLoCo", arXiv 2508.15706 (chunked top-k of 2-bit values, error feedback
 //         in place of outer momentum).
@@ -57,7 +57,6 @@ class LocalSteps final : public Synchronizer {
 
  private:
   bool step_alone(double lr);
-  void subtract_mean();
   void average_squares(StepReport& report);
   void hand_over();
   void move();
