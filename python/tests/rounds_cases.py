@@ -6,6 +6,7 @@ import math
 
 import torch
 from cases import gathered, main, rank, same_bits_everywhere, size
+from clusters import last_loss
 from ddp_cases import Network, batch, flat, flat_grad
 from torch import nn
 from updates_cases import (
@@ -290,36 +291,10 @@ def second_moments_are_averaged_every_64_rounds():
 
 
 def nothing_set_trains_as_well_as_dense():
-    """A classifier of 20 clusters, with momentum of 0.9 and with Adam."""
-    torch.manual_seed(11)
-    centres = 0.35 * torch.randn(20, 64)
-
-    def samples(count: int):
-        y = torch.randint(0, 20, (count,))
-        return centres[y] + 0.6 * torch.randn(count, 64), y
-
-    def last_loss(optimizer, **options) -> float:
-        torch.manual_seed(3)
-        wide = [nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU()]
-        model = nn.Sequential(*wide, nn.Linear(128, 20))
-        wrapped = topknot.DistributedOptimizer(
-            optimizer(model.parameters()), model.named_parameters(), **options
-        )
-        rate = torch.optim.lr_scheduler.LinearLR(wrapped, 1.0, 0.05, 200)
-        for step in range(200):
-            torch.manual_seed(1000 * step + rank())
-            x, y = samples(16)
-            wrapped.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            wrapped.step()
-            rate.step()
-        torch.manual_seed(5)
-        x, y = samples(2000)
-        with torch.no_grad():
-            return nn.functional.cross_entropy(model(x), y).item()
-
+    """With momentum of 0.9 and with Adam."""
     for optimizer in (lambda p: sgd(p, lr=0.2), lambda p: torch.optim.Adam(p, lr=0.002)):
-        ours, dense = last_loss(optimizer), last_loss(optimizer, scheme="dense")
+        ours = last_loss(optimizer, 200, rate_ends_at=0.05)
+        dense = last_loss(optimizer, 200, rate_ends_at=0.05, scheme="dense")
         assert ours < 1.1 * dense, f"{ours}, and {dense} with dense"
 
 

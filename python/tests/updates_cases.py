@@ -6,6 +6,7 @@ import math
 
 import torch
 from cases import gathered, main, rank, refuses, same_bits_everywhere, size
+from clusters import last_loss
 from ddp_cases import Network, batch, residuals, flat, flat_grad, network
 from torch import nn
 
@@ -271,35 +272,10 @@ def clip_is_for_each_ranks_own_gradient():
 
 
 def updates_train_better_than_gradients():
-    """A classifier of 20 clusters with 1 % sent: with momentum of 0.9, and with Adam."""
-    torch.manual_seed(11)
-    centres = 0.35 * torch.randn(20, 64)
-
-    def samples(count: int):
-        y = torch.randint(0, 20, (count,))
-        return centres[y] + 0.6 * torch.randn(count, 64), y
-
-    def last_loss(optimizer, **options) -> float:
-        torch.manual_seed(3)
-        wide = [nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU()]
-        model = nn.Sequential(*wide, nn.Linear(128, 20))
-        wrapped = topknot.DistributedOptimizer(
-            optimizer(model.parameters()), model.named_parameters(), density=0.01, **options
-        )
-        for step in range(150):
-            torch.manual_seed(1000 * step + rank())
-            x, y = samples(16)
-            wrapped.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            wrapped.step()
-        torch.manual_seed(5)
-        x, y = samples(2000)
-        with torch.no_grad():
-            return nn.functional.cross_entropy(model(x), y).item()
-
+    """With 1 % sent: with momentum of 0.9, and with Adam."""
     for optimizer in (lambda p: sgd(p, lr=0.2), lambda p: torch.optim.Adam(p, lr=0.003)):
-        updates = last_loss(optimizer)
-        gradients = last_loss(optimizer, exchange="gradients")
+        updates = last_loss(optimizer, 150, density=0.01)
+        gradients = last_loss(optimizer, 150, density=0.01, exchange="gradients")
         assert updates < 0.6 * gradients, f"{updates} with updates, {gradients} with gradients"
 
 
