@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <system_error>
 #include <utility>
 
+#include "core/names.h"
 #include "core/text.h"
 #include "topknot/error.h"
 
@@ -15,13 +15,12 @@ namespace {
 
 constexpr std::size_t kMostNames = 12;  // a sentence does not list more than this
 
-std::string join(const std::vector<std::string>& words, std::string_view between) {
-  std::string all;
-  for (const std::string& word : words) {
-    if (!all.empty()) all += between;
-    all += word;
-  }
-  return all;
+/// The nearest, of few names all that there are beside it.
+std::string suggestion_of(std::string_view wanted,
+                          const std::vector<std::string>& names) {
+  const std::string said = core::suggestion(wanted, names);
+  const bool all = core::nearest(wanted, names).empty() || names.size() > kMostNames;
+  return all ? said : said + " (of " + core::listed(names, ", ") + ")";
 }
 
 template <typename Number>
@@ -38,23 +37,8 @@ Number parse_number(const std::string& text, std::string_view name, Number low,
 }  // namespace
 
 std::string nearest(std::string_view wanted, const std::vector<std::string>& names) {
-  const auto edits = [wanted](const std::string& name) {
-    std::vector<std::size_t> row(name.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      std::size_t diagonal = std::exchange(row[0], i + 1);
-      for (std::size_t j = 0; j < name.size(); ++j) {
-        const std::size_t replaced = diagonal + (wanted[i] == name[j] ? 0 : 1);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-      }
-    }
-    return row.back();
-  };
-  const auto best = std::min_element(
-      names.begin(), names.end(),
-      [&](const std::string& a, const std::string& b) { return edits(a) < edits(b); });
-  return best == names.end() ? std::string() : *best;
+  const std::vector<std::string> found = core::nearest(wanted, names);
+  return found.empty() ? std::string() : found.front();
 }
 
 Params Params::parse(std::string_view text) {
@@ -115,11 +99,12 @@ std::string Params::choice(std::string_view name,
                            std::initializer_list<std::string_view> choices,
                            std::string_view meaning) {
   const std::vector<std::string> names(choices.begin(), choices.end());
-  const std::string* const given = find(name, names.front(), join(names, "|"), meaning);
+  const std::string* const given =
+      find(name, names.front(), core::listed(names, "|", "|"), meaning);
   if (given == nullptr) return names.front();
   if (std::find(names.begin(), names.end(), *given) != names.end()) return *given;
-  throw ConfigError("There is no " + std::string(name) + "=" + *given + "; nearest is " +
-                    nearest(*given, names) + " (of " + join(names, ", ") + ").");
+  throw ConfigError("There is no " + std::string(name) + "=" + *given +
+                    suggestion_of(*given, names) + ".");
 }
 
 std::string Params::text(std::string_view name, std::string_view fallback,
@@ -135,9 +120,7 @@ void Params::refuse_unknown(std::string_view owner) const {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     std::string sentence = std::string(owner) + " has no parameter " + name;
     if (names.empty()) throw ConfigError(sentence + "; it has none at all.");
-    sentence += "; nearest is " + nearest(name, names);
-    if (names.size() <= kMostNames) sentence += " (of " + join(names, ", ") + ")";
-    throw ConfigError(sentence + ".");
+    throw ConfigError(sentence + suggestion_of(name, names) + ".");
   }
 }
 

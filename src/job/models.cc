@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job/models.h"
 
+#include "core/names.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
 
@@ -19,8 +20,8 @@ std::span<const ModelEntry> models() { return kModels; }
 const ModelEntry& find_model(std::string_view name) {
   for (const ModelEntry& model : kModels)
     if (model.name == name) return model;
-  throw ConfigError("There is no model named " + std::string(name) + "; nearest is " +
-                    nearest(name, model_names()) + ".");
+  throw ConfigError("There is no model named " + std::string(name) +
+                    core::suggestion(name, model_names()) + ".");
 }
 
 std::vector<std::string> model_names() {
