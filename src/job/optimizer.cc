@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string>
 
+#include "core/adam.h"
+#include "core/names.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
@@ -84,22 +86,16 @@ class Adam final : public Optimizer {
     const double scale1 = correct_ ? 1 - std::pow(beta1_, t) : 1;
     const double scale2 = correct_ ? 1 - std::pow(beta2_, t) : 1;
     const double gain = std::sqrt(static_cast<double>(move.ranks));
-    const auto rate = static_cast<float>(gain * move.lr / scale1);
-    const auto root = static_cast<float>(1 / std::sqrt(scale2));
-    const auto beta1 = static_cast<float>(beta1_);
-    const auto beta2 = static_cast<float>(beta2_);
-    const auto coupled = decoupled_ ? 0.0F : static_cast<float>(move.decay);
-    const auto taken = decoupled_ ? static_cast<float>(move.lr * move.decay) : 0.0F;
-    const float scale = move.scale;
-    float* const mean = slot(0, parameter).data();
-    float* const square = slot(1, parameter).data();
-    for (std::size_t i = 0; i < weight.size(); ++i) {
-      const float g = scale * gradient[i] + coupled * weight[i];
-      mean[i] = beta1 * mean[i] + (1 - beta1) * g;
-      square[i] = beta2 * square[i] + (1 - beta2) * g * g;
-      weight[i] -= taken * weight[i];
-      weight[i] -= rate * mean[i] / (std::sqrt(square[i]) * root + epsilon_);
-    }
+    core::adam_weights(
+        weight, gradient, slot(0, parameter), slot(1, parameter),
+        {.beta1 = static_cast<float>(beta1_),
+         .beta2 = static_cast<float>(beta2_),
+         .epsilon = epsilon_,
+         .rate = static_cast<float>(gain * move.lr / scale1),
+         .root = static_cast<float>(1 / std::sqrt(scale2))},
+        {.scale = move.scale,
+         .coupled = decoupled_ ? 0 : static_cast<float>(move.decay),
+         .taken = decoupled_ ? static_cast<float>(move.lr * move.decay) : 0});
   }
 
   std::vector<float>* second_moment(std::size_t parameter) override {
@@ -128,9 +124,21 @@ std::unique_ptr<Optimizer> adamw(Params& params, Sizes sizes) {
 
 struct Entry {
   std::string_view name;
+  std::string_view summary;
   std::unique_ptr<Optimizer> (*make)(Params& params, Sizes sizes);
 };
-constexpr Entry kOptimizers[] = {{"sgd", sgd}, {"adam", adam}, {"adamw", adamw}};
+constexpr Entry kOptimizers[] = {
+    {"sgd", "stochastic gradient descent, with momentum where asked", sgd},
+    {"adam", "steps by mean and root of squares; decay joins the gradient", adam},
+    {"adamw", "adam, whose decay is taken off the weights", adamw}};
+
+const Entry& find(std::string_view name) {
+  const auto* const found = std::ranges::find(kOptimizers, name, &Entry::name);
+  if (found == std::end(kOptimizers))
+    throw ConfigError("There is no optimizer named " + std::string(name) +
+                      core::suggestion(name, optimizer_names()) + ".");
+  return *found;
+}
 
 }  // namespace
 
@@ -153,14 +161,18 @@ std::vector<std::string> optimizer_names() {
   return names;
 }
 
+std::string_view optimizer_summary(std::string_view name) { return find(name).summary; }
+
+std::vector<Params::Declaration> optimizer_parameters(std::string_view name) {
+  Params params;
+  find(name).make(params, {});
+  return params.declared();
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
                                           std::span<const std::size_t> sizes) {
-  const auto* const found = std::ranges::find(kOptimizers, spec.name, &Entry::name);
-  if (found == std::end(kOptimizers))
-    throw ConfigError("There is no optimizer named " + spec.name + "; nearest is " +
-                      nearest(spec.name, optimizer_names()) + ".");
   Params params = spec.params;
-  std::unique_ptr<Optimizer> made = found->make(params, sizes);
+  std::unique_ptr<Optimizer> made = find(spec.name).make(params, sizes);
   params.refuse_unknown(spec.name);
   return made;
 }

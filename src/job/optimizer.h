@@ -67,6 +67,10 @@ std::unique_ptr<Optimizer> make_optimizer(const Spec& spec,
 
 /// The optimizers' names.
 std::vector<std::string> optimizer_names();
+/// What one does in a line, and the parameters that it reads. Throws ConfigError for an unknown
+/// name.
+std::string_view optimizer_summary(std::string_view name);
+std::vector<Params::Declaration> optimizer_parameters(std::string_view name);
 
 /// The weight decay of a parameter: 0 for a vector where the job exempts vectors.
 double weight_decay_of(const Job& job, const TensorSlot& parameter);

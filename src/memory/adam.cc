@@ -33,10 +33,10 @@
 //         masking is DGC's (ICLR 2018).
 
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <vector>
 
+#include "core/adam.h"
 #include "memory/first_moment.h"
 #include "topknot/catalog.h"
 
@@ -65,8 +65,12 @@ class Adam final : public Memory {
     const double scale1 = correct_ ? 1 - std::pow(beta1_, t) : 1;
     const double scale2 = correct_ ? 1 - std::pow(beta2_, t) : 1;
     const double gain = gain_ ? std::sqrt(static_cast<double>(step.ranks)) : 1;
-    advance(grad, static_cast<float>(gain * step.learning_rate / scale1),
-            static_cast<float>(1 / std::sqrt(scale2)));
+    core::adam_move(grad, mean_.now(), mean_.next(), square_,
+                    {.beta1 = static_cast<float>(beta1_),
+                     .beta2 = static_cast<float>(beta2_),
+                     .epsilon = epsilon_,
+                     .rate = static_cast<float>(gain * step.learning_rate / scale1),
+                     .root = static_cast<float>(1 / std::sqrt(scale2))});
   }
 
   std::span<float> residual() override { return residual_; }
@@ -99,25 +103,6 @@ class Adam final : public Memory {
   }
 
  private:
-  void advance(std::span<float> grad, float rate, float root) {
-    const auto beta1 = static_cast<float>(beta1_);
-    const auto beta2 = static_cast<float>(beta2_);
-    const float epsilon = epsilon_;
-    const float* const old = mean_.now().data();
-    float* const next = mean_.next().data();
-    float* const square = square_.data();
-    for (std::size_t i = 0; i < grad.size(); ++i) {
-      const float g = grad[i];
-      const float m = beta1 * old[i] + (1 - beta1) * g;
-      const float v = beta2 * square[i] + (1 - beta2) * g * g;
-      const bool finite = v <= std::numeric_limits<float>::max();  // not so for NaN
-      next[i] = m;
-      square[i] = finite ? v : square[i];
-      grad[i] = finite ? rate * m / (std::sqrt(v) * root + epsilon)
-                       : std::numeric_limits<float>::quiet_NaN();
-    }
-  }
-
   const double beta1_;
   const double beta2_;
   const float epsilon_;

@@ -106,8 +106,8 @@ TEST(Optimizer, RefusesANameThatIsNone) {
   EXPECT_REFUSAL(make_optimizer(Spec::parse("sdg"), sizes), ConfigError,
                  "There is no optimizer named sdg; nearest is sgd.");
   EXPECT_REFUSAL(make_optimizer(Spec::parse("sgd:beta1=0.9"), sizes), ConfigError,
-                 "sgd has no parameter beta1; nearest is nesterov (of momentum_of, "
-                 "nesterov, momentum).");
+                 "sgd has no parameter beta1; there are momentum_of, nesterov and "
+                 "momentum.");
 }
 
 TEST(Clip, ShortensOnlyWhatIsTooLong) {
