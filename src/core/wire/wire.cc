@@ -4,7 +4,7 @@
 //
 //   0      4       5      6     7            8        12   16          24   26 28
 //   +------+-------+------+-----+------------+--------+----+-----------+----+--+-----+
-//   | TKNT |version|values|phase|flags|coding|reserved|step|fingerprint|from|to|count|
+//   | TKNT |version|values|phase|flags|coding|checksum|step|fingerprint|from|to|count|
 //   +------+-------+------+-----+------------+--------+----+-----------+----+--+-----+
 //   32
 //   +------------------------------------+-------------------------------------------+
@@ -12,8 +12,12 @@
 //   +------------------------------------+-------------------------------------------+
 //
 // Byte 7 has the coding in its low half. Of the flags above it, the lowest says that the
-// sender knows of a nonfinite value; the others, and the reserved word, are zero until a later
-// version gives them a meaning.
+// sender knows of a nonfinite value; the others are zero until a later version gives them a
+// meaning.
+//
+// The checksum is of all other bytes: the low half of XXH3, seeded with the first eight. Every
+// receiver compares it before it reads a message or passes it on, so that damage is found where
+// it was done. Version 1 had zero there; every later one has its checksum in this place.
 //
 // The decoder is total. Each check comes before the next byte is believed: that there is
 // a header, that it is ours, that it is the message expected, that the count can be, that
@@ -26,7 +30,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
+#include "core/hash.h"
 #include "core/wire/parts.h"
 
 namespace topknot::core {
@@ -35,6 +41,7 @@ namespace {
 using wire::garbled;
 
 constexpr std::uint32_t kMagic = 0x544E4B54;  // "TKNT"
+constexpr std::uint8_t kUncheckedVersion = 1;
 constexpr std::uint8_t kCodingMask = 0x0F;
 constexpr std::uint8_t kNonfinite = 0x10;
 constexpr auto kCodings = static_cast<std::uint8_t>(Coding::automatic);  // 0 .. dense
@@ -46,7 +53,7 @@ struct Header {
   std::uint8_t values;
   std::uint8_t phase;
   std::uint8_t coding_and_flags;
-  std::uint32_t reserved;  // 0
+  std::uint32_t checksum;
   std::uint32_t step;
   std::uint64_t fingerprint;
   std::uint16_t from;
@@ -61,8 +68,22 @@ void write_header(const Stamp& stamp, Coding coding, Values values, bool nonfini
       static_cast<std::uint8_t>(coding) | (nonfinite ? kNonfinite : 0));
   wire::store(out,
               Header{kMagic, kWireVersion, static_cast<std::uint8_t>(values), stamp.phase,
-                     coding_and_flags, /*reserved=*/0, stamp.step, stamp.fingerprint,
+                     coding_and_flags, /*checksum=*/0, stamp.step, stamp.fingerprint,
                      stamp.from, stamp.to, static_cast<std::uint32_t>(count)});
+}
+
+constexpr std::size_t kChecksumAt = offsetof(Header, checksum);
+static_assert(kChecksumAt == sizeof(std::uint64_t));
+
+// Of a message that has a header.
+std::uint32_t checksum_of(std::span<const std::byte> message) {
+  const auto first = wire::load<std::uint64_t>(message.data());
+  return static_cast<std::uint32_t>(
+      hash(message.subspan(kChecksumAt + sizeof(std::uint32_t)), first));
+}
+
+void write_checksum(std::vector<std::byte>& message) {
+  wire::store(message.data() + kChecksumAt, checksum_of(message));
 }
 
 // What a header says once it is known to be well formed and the one expected.
@@ -79,8 +100,7 @@ std::optional<Fault> check_stamp(const Header& header, const Stamp& expected) {
     std::uint64_t got;
     std::uint64_t want;
   };
-  const std::array<Field, 6> fields = {{
-      {"reserved", header.reserved, 0},
+  const std::array<Field, 5> fields = {{
       {"step", header.step, expected.step},
       {"phase", header.phase, expected.phase},
       {"from", header.from, expected.from},
@@ -202,6 +222,7 @@ void encode(const Stamp& stamp, SparseView pairs, Region region, Format format,
   write_header(stamp, plan.coding, format.values, nonfinite, pairs.size(), out);
   wire::write_index(plan, pairs.index, region, out + kHeaderBytes);
   wire::write_values(format.values, pairs.value, out + kHeaderBytes + plan.bytes, error);
+  write_checksum(message);
 }
 
 void encode_dense(const Stamp& stamp, std::span<const float> dense, Values values,
@@ -210,6 +231,7 @@ void encode_dense(const Stamp& stamp, std::span<const float> dense, Values value
   message.resize(kHeaderBytes + wire::value_bytes(values, dense.size()));
   write_header(stamp, Coding::dense, values, nonfinite, dense.size(), message.data());
   wire::write_values(values, dense, message.data() + kHeaderBytes, error);
+  write_checksum(message);
 }
 
 std::optional<Fault> decode(std::span<const std::byte> message, const Stamp& expected,
@@ -251,6 +273,17 @@ void read_back(std::span<const std::byte> message, std::span<float> value) {
   wire::read_values(
       values, message.data() + message.size() - wire::value_bytes(values, value.size()),
       value);
+}
+
+std::optional<Fault> find_damage(std::span<const std::byte> message) {
+  if (message.size() < kHeaderBytes)
+    return garbled("length", message.size(), kHeaderBytes);
+  const auto header = wire::load<Header>(message.data());
+  if (header.magic != kMagic) return garbled("magic", header.magic, kMagic);
+  if (header.version == kUncheckedVersion) return std::nullopt;  // decode() refuses it
+  const std::uint32_t checksum = checksum_of(message);
+  if (header.checksum != checksum) return garbled("checksum", header.checksum, checksum);
+  return std::nullopt;
 }
 
 std::optional<Stamp> stamp_of(std::span<const std::byte> message) {

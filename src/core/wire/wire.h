@@ -3,7 +3,7 @@
 // A message: 32 bytes of header, then indices, then values, little endian.
 //
 //   magic u32 | version u8 | values u8 | phase u8 | coding (low 4 bits) and flags u8
-//   reserved u32, 0 | step u32 | fingerprint u64 | from u16 | to u16 | count u32
+//   checksum u32 | step u32 | fingerprint u64 | from u16 | to u16 | count u32
 //
 // The payload's layout is drawn in index_write.cc for each coding and in
 // values.cc for each format of values. Positions travel relative to the region that
@@ -25,7 +25,7 @@ namespace topknot::core {
 
 inline constexpr std::size_t kHeaderBytes = 32;
 /// In every header; messages of another version are refused.
-inline constexpr std::uint8_t kWireVersion = 1;
+inline constexpr std::uint8_t kWireVersion = 2;
 
 /// How positions travel. `automatic` takes the smallest for the message at hand. `dense`
 /// is for vectors that have every position of the region; one that lacks some goes as a
@@ -97,7 +97,8 @@ struct Decoded {
 };
 
 /// Replaces `pairs` with what `message` holds, in absolute positions of `region`. At most
-/// `most` pairs are accepted. On a fault `pairs` is empty. Never allocates more than the
+/// `most` pairs are accepted. Any bytes may come, and the checksum is not looked at: that is for
+/// find_damage(), once for each rank that a message passes. On a fault `pairs` is empty. Never allocates more than the
 /// message's own length allows for.
 std::optional<Fault> decode(std::span<const std::byte> message, const Stamp& expected,
                             Region region, std::uint64_t most, Sparse& pairs,
@@ -112,6 +113,10 @@ std::optional<Fault> decode_dense(std::span<const std::byte> message,
 /// Fills `value` with what readers will find in `message`, which is as encode() has made it of
 /// as many pairs: nothing of it is checked.
 void read_back(std::span<const std::byte> message, std::span<float> value);
+
+/// What is wrong with a message that has just come: it is none of ours, or a bit of it is not as
+/// encode() has left it. Its contents are not looked at, so it serves for what is only passed on.
+std::optional<Fault> find_damage(std::span<const std::byte> message);
 
 /// The stamp of a message, or of what its first bytes are; nothing where it has none.
 std::optional<Stamp> stamp_of(std::span<const std::byte> message);

@@ -107,19 +107,19 @@ class SlowReader {
   }
 
   bool header() {
-    if (take(32) != 0x544E4B54 || take(8) != 1) return false;
+    if (take(32) != 0x544E4B54 || take(8) != 2) return false;
     format_ = take(8);
     const bool phase = take(8) == kStamp.phase;
     coding_ = take(4);
     const std::uint64_t flags = take(4);
-    const bool reserved = take(32) == 0;
+    take(32);  // the checksum, which is not the decoder's
     const bool step = take(32) == kStamp.step;
     const bool fingerprint = take(64) == kStamp.fingerprint;
     const bool from = take(16) == kStamp.from;
     const bool to = take(16) == kStamp.to;
     count_ = take(32);
-    return format_ <= 3 && coding_ <= 4 && flags <= 1 && phase && reserved && step &&
-           fingerprint && from && to;
+    return format_ <= 3 && coding_ <= 4 && flags <= 1 && phase && step && fingerprint &&
+           from && to;
   }
 
   bool positions() {

@@ -9,11 +9,13 @@
 #include <limits>
 #include <string>
 
+#include "core/hash.h"
 #include "core/wire/reference.h"
 
 namespace topknot::core {
 namespace {
 
+constexpr std::size_t kChecksumAt = 8;
 constexpr std::size_t kCountAt = 28;
 constexpr std::uint64_t kWhole = 0xFFFFFFFF;
 
@@ -93,14 +95,14 @@ std::vector<Case> header_cases() {
       {"nothing at all", {}, "length"},
       {"half a header", cut(plain, 31), "length"},
       {"another protocol", with(plain, 0, std::uint32_t{0x47494640}), "magic"},
-      {"a later version", with(plain, 4, std::uint8_t{2}), "version"},
+      {"an earlier version", with(plain, 4, std::uint8_t{1}), "version"},
+      {"a later version", with(plain, 4, std::uint8_t{3}), "version"},
       {"an unknown format of values", with(plain, 5, std::uint8_t{5}), "values"},
       {"another phase", with(plain, 6, std::uint8_t{4}), "phase"},
       {"an unknown coding", with(plain, 7, std::uint8_t{5}), "coding"},
       {"the last coding there is room for", with(plain, 7, std::uint8_t{15}), "coding"},
       {"an unknown flag", with(plain, 7, std::uint8_t{0x20}), "flags"},
       {"the highest flag", with(plain, 7, std::uint8_t{0x90}), "flags"},
-      {"a reserved field in use", with(plain, 8, std::uint32_t{1}), "reserved"},
       {"the step before", with(plain, 12, kStamp.step - 1), "step"},
       {"another fingerprint", with(plain, 16, kStamp.fingerprint ^ 1), "fingerprint"},
       {"another sender", with(plain, 24, std::uint16_t{6}), "from"},
@@ -258,12 +260,75 @@ TEST(WireCorruption, OfAWidthOrParameterIsFound) {
   }
 }
 
+// ---- the checksum
+
+std::vector<Message> one_of_each_format() {
+  std::vector<Message> messages = {message_of({}, kRegion, {})};
+  for (const Coding coding : {Coding::plain, Coding::delta, Coding::rice, Coding::bitmap})
+    for (const Values values : kAllValues) messages.push_back(valid(coding, values));
+  Message dense;
+  encode_dense(kStamp, kPairs.value, Values::f32, /*nonfinite=*/true, dense, {});
+  messages.push_back(dense);
+  return messages;
+}
+
+TEST(WireChecksum, FindsNoDamageInWhatIsWhole) {
+  for (const Message& message : one_of_each_format()) EXPECT_FALSE(find_damage(message));
+}
+
+TEST(WireChecksum, FindsOneTwoAndThreeBitsThatTurned) {
+  Random random(7);
+  for (const Message& message : one_of_each_format()) {
+    const std::size_t bits = 8 * message.size();
+    const auto turn = [](Message& changed, std::size_t bit) {
+      changed[bit / 8] ^= std::byte{1} << (bit % 8);
+    };
+    for (std::size_t first = 0; first < bits; ++first) {
+      Message changed = message;
+      turn(changed, first);
+      const auto damage = find_damage(changed);
+      ASSERT_TRUE(damage) << "bit " << first;
+      EXPECT_EQ(damage->kind, Fault::Kind::garbled);
+      EXPECT_EQ(damage->field, first < 32 ? "magic" : "checksum");
+      for (const std::size_t more : {1, 2}) {
+        for (std::size_t i = 0; i < more; ++i)
+          turn(changed, (first + 1 + random.below(bits - 1)) % bits);
+        if (changed != message) {
+          ASSERT_TRUE(find_damage(changed)) << "bit " << first;
+        }
+      }
+    }
+  }
+}
+
+TEST(WireChecksum, FindsWhatIsCutOrHasATail) {
+  for (const Message& message : one_of_each_format()) {
+    for (std::size_t length = 0; length < message.size(); ++length)
+      ASSERT_TRUE(find_damage(cut(message, length))) << length;
+    ASSERT_TRUE(find_damage(cut(message, message.size() + 1)));
+  }
+}
+
+// Its checksum is where ours is, so its version is what is told of it, not damage.
+TEST(WireChecksum, LeavesOtherVersionsToTheDecoder) {
+  Message later = with(valid(Coding::plain), 4, std::uint8_t{3});
+  std::uint64_t first = 0;
+  std::memcpy(&first, later.data(), sizeof first);
+  put(later, 8, static_cast<std::uint32_t>(hash(std::span(later).subspan(12), first)));
+  EXPECT_FALSE(find_damage(later));
+  EXPECT_EQ(field_of(later, kRegion, 100), "version");
+  const Message earlier =
+      with(with(valid(Coding::plain), 4, std::uint8_t{1}), 8, std::uint32_t{0});
+  EXPECT_FALSE(find_damage(earlier));
+  EXPECT_EQ(field_of(earlier, kRegion, 100), "version");
+}
+
 // ---- order, limits, kinds
 
 TEST(WireCorruption, IsReportedInTheOrderOfTheChecks) {
   const std::vector<std::string> order = {
-      "magic",       "version", "reserved", "step",  "phase", "from",   "to",
-      "fingerprint", "values",  "coding",   "flags", "count", "length", "index"};
+      "magic",  "version", "step",  "phase", "from",   "to",   "fingerprint",
+      "values", "coding",  "flags", "count", "length", "index"};
   const Message right = valid(Coding::plain);
   Message wrong = with(right, kPayload + 4, std::uint32_t{0});
   wrong.push_back({});
@@ -275,7 +340,7 @@ TEST(WireCorruption, IsReportedInTheOrderOfTheChecks) {
   };
   std::vector<std::string> seen;
   const std::vector<std::pair<std::size_t, std::size_t>> fields = {
-      {0, 4}, {4, 1}, {8, 4}, {12, 4}, {6, 1}, {24, 2}, {26, 2}, {16, 8}, {5, 1}};
+      {0, 4}, {4, 1}, {12, 4}, {6, 1}, {24, 2}, {26, 2}, {16, 8}, {5, 1}};
   for (const auto& [at, bytes] : fields) {
     seen.push_back(field_of(wrong, kRegion, 100));
     repair(at, bytes);
@@ -295,8 +360,8 @@ TEST(WireCorruption, IsReportedInTheOrderOfTheChecks) {
 }
 
 TEST(WireCorruption, OfVersionAndStampIsAMismatchAndOfTheRestGarbled) {
-  const std::set<std::string> stamp = {"version", "reserved", "step",       "phase",
-                                       "from",    "to",       "fingerprint"};
+  const std::set<std::string> stamp = {"version", "step", "phase",
+                                       "from",    "to",   "fingerprint"};
   for (const auto& cases :
        {header_cases(), length_cases(), index_cases(), value_cases()}) {
     for (const Case& each : cases) {
@@ -407,8 +472,11 @@ TEST(WireCorruption, OfAnyOneByteGivesAFaultOrAVector) {
           Message changed = message;
           changed[at] ^= static_cast<std::byte>(x);
           const bool ok = expect_total(changed, kRegion, 100);
-          // Of the header's bytes only these two say what may also be said otherwise.
-          ASSERT_TRUE(!ok || at >= kHeaderBytes || at == 5 || at == 7) << at;
+          // Of the header's bytes only these two say what may also be said otherwise, and
+          // the decoder does not look at the checksum.
+          const bool is_checksum = at >= kChecksumAt && at < kChecksumAt + 4;
+          ASSERT_TRUE(!ok || at >= kHeaderBytes || at == 5 || at == 7 || is_checksum)
+              << at;
         }
         ASSERT_FALSE(::testing::Test::HasFailure()) << "byte " << at;
       }
@@ -450,7 +518,8 @@ TEST(WireCorruption, EveryShortPayloadIsReadAsTheSlowReaderReadsIt) {
       valid_ones += expect_total(message, region, 12) ? 1 : 0;
     }
     const auto alike = std::ranges::count_if(sets, [&](const Sparse& set) {
-      const Message made = message_of(set, region, {coding, Values::i2});
+      Message made = message_of(set, region, {coding, Values::i2});
+      std::copy_n(message.begin() + kChecksumAt, 4, made.begin() + kChecksumAt);
       return made.size() == message.size() &&
              std::equal(made.begin(), made.end() - 4, message.begin());
     });
