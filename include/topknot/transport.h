@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "topknot/trace.h"
+
 namespace topknot {
 
 class LinkError;
@@ -53,6 +55,13 @@ class Transport {
   /// The network library's own dense sum (MPI_Allreduce, c10d), to compare with. The library
   /// chooses the order of additions. Returns false, with `x` unchanged, where there is none.
   [[nodiscard]] virtual bool allreduce(std::span<float> x) = 0;
+
+  /// Tells a transport that measures that this rank has just spent so long on coding or reading a
+  /// message. The default takes no notice.
+  virtual void spent(Phase phase, double seconds) noexcept {
+    static_cast<void>(phase);
+    static_cast<void>(seconds);
+  }
 
   /// Seconds of a clock that never goes back.
   virtual double now() const noexcept = 0;

@@ -31,11 +31,20 @@ std::unique_ptr<Transport> make_mpi(const LinkOptions& options = {});
 /// would wait for them. In the library topknot_mpi.
 void end_mpi_job(int exit_code) noexcept;
 
-/// What one rank sent over a channel and all channels made from it.
+/// What one rank sent over a channel and all channels made from it, and what it took.
 struct Traffic {
   std::vector<std::uint64_t> bytes_to;     ///< by rank of the receiver
   std::vector<std::uint64_t> messages_to;  ///< by rank of the receiver
-  double wait_seconds = 0;                 ///< time spent inside wait()
+  std::vector<double> wait_seconds_for;    ///< inside wait(), by rank of the other end
+  double wait_seconds = 0;                 ///< their sum
+  double encode_seconds = 0;
+  double decode_seconds = 0;
+
+  bool keeps_spans = false;      ///< set by whoever takes them out
+  std::vector<PhaseSpan> spans;  ///< of the waits and of coding, in their order
+
+  /// Adds the counts and times, not the spans.
+  void add(const Traffic& other);
 
   std::uint64_t bytes() const;
   std::uint64_t messages() const;

@@ -4,13 +4,21 @@
 #include <cstring>
 #include <string>
 
+#include "core/hash.h"
 #include "topknot/error.h"
 
 namespace topknot::transports {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 8;
+constexpr std::size_t kChecksumAt = 8;
+constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kLengthBytes = 8;
+
+std::uint64_t checksum_of(const Bytes& message) {
+  std::uint64_t first = 0;
+  std::memcpy(&first, message.data(), sizeof first);
+  return core::hash(std::span(message).subspan(kHeaderBytes), first);
+}
 
 const char* name_of(ControlOperation operation) {
   switch (operation) {
@@ -46,11 +54,14 @@ Bytes pack_control(ControlOperation operation, std::span<const Bytes> parts) {
   const std::uint32_t header[] = {static_cast<std::uint32_t>(operation),
                                   static_cast<std::uint32_t>(parts.size())};
   write(header, sizeof header);
+  to += kHeaderBytes - kChecksumAt;
   for (const Bytes& part : parts) {
     const std::uint64_t length = part.size();
     write(&length, sizeof length);
   }
   for (const Bytes& part : parts) write(part.data(), part.size());
+  const std::uint64_t checksum = checksum_of(message);
+  std::memcpy(message.data() + kChecksumAt, &checksum, sizeof checksum);
   return message;
 }
 
@@ -71,12 +82,18 @@ std::vector<Bytes> unpack_control(const Bytes& message, ControlOperation operati
   };
   require(message.size() >= kHeaderBytes);
   const auto theirs = static_cast<ControlOperation>(read(std::uint32_t{}));
+  const auto parts_told = read(std::uint32_t{});
+  if (read(std::uint64_t{}) != checksum_of(message))
+    throw LinkError(from, "A control message of " + std::to_string(message.size()) +
+                              " bytes was damaged on its way from rank " +
+                              std::to_string(from) + " to rank " + std::to_string(rank) +
+                              " (" + name_of(operation) + ").");
   if (theirs != operation)
     throw DisagreementError(from, "operation is " + std::string(name_of(operation)) +
                                       " on rank " + std::to_string(rank) + " but " +
                                       name_of(theirs) + " on rank " +
                                       std::to_string(from));
-  require(read(std::uint32_t{}) == count);
+  require(parts_told == count);
   require((message.size() - begin) / kLengthBytes >= count);
   std::vector<std::uint64_t> lengths(count);
   std::size_t left = message.size() - begin - count * kLengthBytes;

@@ -4,6 +4,7 @@
 //
 //   operation   4 bytes
 //   parts       4 bytes: how many follow
+//   checksum    8 bytes: XXH3 of all bytes after it, seeded with those before it
 //   length      8 bytes for each part
 //   part ...
 #pragma once
@@ -32,7 +33,7 @@ std::size_t control_message_limit(std::size_t parts, std::size_t most);
 Bytes pack_control(ControlOperation operation, std::span<const Bytes> parts);
 
 /// The parts of what rank `from` sent to `rank`. Throws DisagreementError for another operation
-/// and LinkError for a message that is not of `count` parts.
+/// and LinkError for a message that was damaged on its way or is not of `count` parts.
 std::vector<Bytes> unpack_control(const Bytes& message, ControlOperation operation,
                                   std::size_t count, int from, int rank);
 

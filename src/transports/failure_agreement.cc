@@ -2,8 +2,10 @@
 #include "transports/failure_agreement.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
+#include "core/hash.h"
 #include "core/text.h"
 
 namespace topknot::transports {
@@ -21,8 +23,9 @@ struct Control {
   Kind kind = Kind::question;
   std::int32_t peer = kNobody;  // the rank that the sender waits for, or that is lost
   std::uint64_t number = 0;     // of the question
+  std::uint64_t checksum = 0;   // of all of the message, with 0 here
 };
-static_assert(sizeof(Control) == 16);
+static_assert(sizeof(Control) == 24);
 
 Bytes bytes_of(const Control& control, std::string_view sentence = {}) {
   sentence = sentence.substr(0, FailureAgreement::kMostBytes - sizeof control);
@@ -30,12 +33,21 @@ Bytes bytes_of(const Control& control, std::string_view sentence = {}) {
   std::memcpy(bytes.data(), &control, sizeof control);
   std::transform(sentence.begin(), sentence.end(), bytes.begin() + sizeof control,
                  [](char c) { return static_cast<std::byte>(c); });
+  const std::uint64_t checksum = core::hash(bytes);
+  std::memcpy(bytes.data() + offsetof(Control, checksum), &checksum, sizeof checksum);
   return bytes;
+}
+
+/// Whether the bytes are as bytes_of() made them.
+bool is_whole(std::span<const std::byte> message, const Control& control) {
+  Bytes bytes(message.begin(), message.end());
+  std::memset(bytes.data() + offsetof(Control, checksum), 0, sizeof control.checksum);
+  return core::hash(bytes) == control.checksum;
 }
 
 Bytes bytes_of(const Failure& failure) {
   const Kind kind = failure.disagreement ? Kind::disagreement : Kind::lost;
-  return bytes_of({kind, failure.peer, 0}, failure.sentence);
+  return bytes_of({.kind = kind, .peer = failure.peer}, failure.sentence);
 }
 
 std::string sentence_in(std::span<const std::byte> message) {
@@ -68,7 +80,7 @@ FailureAgreement::FailureAgreement(int rank, int size, double timeout, Network n
 
 FailureAgreement::Wait::Wait(FailureAgreement& agreement, int peer)
     : agreement_(agreement) {
-  const auto deadline = Clock::now() + seconds(agreement.timeout_);
+  const auto deadline = agreement.network_.now() + seconds(agreement.timeout_);
   const std::scoped_lock lock(agreement_.mutex_);
   place_ = agreement_.waits_.insert(agreement_.waits_.end(),
                                     {peer, ++agreement_.last_id_, deadline, ""});
@@ -100,13 +112,16 @@ void FailureAgreement::fail(Failure failure, bool tell) {
 Bytes FailureAgreement::answer(std::uint64_t number) {
   const std::scoped_lock lock(mutex_);
   if (failure_) return bytes_of(*failure_);
-  return bytes_of({Kind::answer, waits_.empty() ? kNobody : waits_.front().peer, number});
+  return bytes_of({.kind = Kind::answer,
+                   .peer = waits_.empty() ? kNobody : waits_.front().peer,
+                   .number = number});
 }
 
 void FailureAgreement::receive(int from, std::span<const std::byte> message) {
   if (message.size() < sizeof(Control) || from < 0 || from >= size_) return;
   Control control;
   std::memcpy(&control, message.data(), sizeof control);
+  if (!is_whole(message, control)) return;
   const bool is_rank = control.peer >= 0 && control.peer < size_;
   switch (control.kind) {
     case Kind::question:
@@ -135,7 +150,7 @@ Clock::time_point FailureAgreement::check(Clock::time_point now) {
   if (!question_ || question_->about != about) {
     question_ = Question{++last_number_, about, now, {}};
     question_->answers.resize(static_cast<std::size_t>(size_));
-    const Control control{Kind::question, kNobody, last_number_};
+    const Control control{.number = last_number_};
     lock.unlock();
     post_all(bytes_of(control));
     lock.lock();

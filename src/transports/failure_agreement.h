@@ -59,6 +59,8 @@ class FailureAgreement {
     std::function<void(int to, Bytes message)> post;
     /// Is called once, as soon as failed() is true: threads that wait must check it.
     std::function<void()> on_failure;
+    /// The clock of deadlines; a simulated network has its own.
+    std::function<Clock::time_point()> now = Clock::now;
   };
 
   FailureAgreement(int rank, int size, double timeout, Network network);
@@ -96,7 +98,8 @@ class FailureAgreement {
   /// Makes the job fail with `failure` unless it has failed. With `tell` all other ranks are told.
   void fail(Failure failure, bool tell = true);
 
-  /// Handles a control message. Ignores anything else.
+  /// Handles a control message. Ignores anything else, and one that was damaged: a rank that
+  /// does not hear of a failure finds it itself.
   void receive(int from, std::span<const std::byte> message);
 
   /// Asks about waits that are overdue, and decides once the answers have come or are too late.

@@ -42,6 +42,9 @@ class ForwardingTransport : public Transport {
   void fail(const LinkError& cause) noexcept override { link_.fail(cause); }
   void abandon() noexcept override { link_.abandon(); }
   bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
+  void spent(Phase phase, double seconds) noexcept override {
+    link_.spent(phase, seconds);
+  }
   double now() const noexcept override { return link_.now(); }
   int node_of(int rank) const noexcept override { return link_.node_of(rank); }
   std::unique_ptr<Transport> channel(int id) final { return wrap(link_.channel(id)); }

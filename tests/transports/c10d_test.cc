@@ -22,6 +22,7 @@
 #include "engine/small_model.h"
 #include "topknot/engine.h"
 #include "topknot/error.h"
+#include "transports/c10d/frame.h"
 
 namespace topknot::testing {
 namespace {
@@ -187,6 +188,83 @@ TEST(C10d, AllNameTheRankThatIsSilentAndNotTheOneThatWaitsForIt) {
              {.timeout = 1});
   EXPECT_EQ(lost_by(errors[0]), 2);
   EXPECT_EQ(lost_by(errors[1]), 2);
+}
+
+// ---- frames
+
+std::string fault_in(const Bytes& memory) {
+  const auto read = c10d_link::read_frame(memory);
+  const auto* fault = std::get_if<std::string>(&read);
+  return fault ? *fault : "none";
+}
+
+TEST(Frame, IsReadAsItWasMade) {
+  for (const std::size_t size : kSizes) {
+    const Bytes whole = message(1, 2, size);
+    const std::size_t eager = std::min(size, c10d_link::kEager);
+    const c10d_link::Header header{
+        .channel = 7, .length = size, .rest_tag = size > eager ? 9U : 0U};
+    Bytes memory = c10d_link::make_frame(header, std::span(whole).first(eager));
+    memory.resize(c10d_link::kEager + sizeof header);
+    const auto read = c10d_link::read_frame(memory);
+    const auto* frame = std::get_if<c10d_link::Frame>(&read);
+    ASSERT_NE(frame, nullptr) << fault_in(memory);
+    EXPECT_EQ(frame->header.channel, 7U);
+    EXPECT_EQ(frame->header.length, size);
+    EXPECT_TRUE(std::ranges::equal(frame->bytes, std::span(whole).first(eager)));
+  }
+}
+
+TEST(Frame, IsRefusedForEveryBitOfItsHeaderThatTurned) {
+  const Bytes frame = c10d_link::make_frame({.length = 3}, Bytes(3));
+  for (std::size_t bit = 0; bit < 8 * sizeof(c10d_link::Header); ++bit) {
+    Bytes turned = frame;
+    turned[bit / 8] ^= std::byte{1} << (bit % 8);
+    EXPECT_EQ(fault_in(turned), "a frame whose header was damaged on the way");
+  }
+}
+
+TEST(Frame, IsRefusedWhereItsHeaderCannotBe) {
+  using c10d_link::make_frame;
+  using enum c10d_link::Header::Kind;
+  EXPECT_EQ(fault_in(Bytes(31)), "a frame without a header");
+  EXPECT_EQ(fault_in(make_frame({.length = 70'000}, {})),
+            "a frame of a message of 70000 bytes with the tag 0 for its rest");
+  EXPECT_EQ(fault_in(make_frame({.length = 7, .rest_tag = 1}, Bytes(7))),
+            "a frame of a message of 7 bytes with the tag 1 for its rest");
+  EXPECT_EQ(fault_in(make_frame({.length = 70'000, .rest_tag = 4097}, Bytes(70'000))),
+            "a frame with the tag 4097, which is above 4096");
+  EXPECT_EQ(fault_in(make_frame({.length = 4097, .kind = control}, Bytes(4097))),
+            "a frame of a control message of 4097 bytes");
+  EXPECT_EQ(fault_in(make_frame({.kind = closing, .rest_tag = 1}, {})),
+            "a frame of a short message that has a rest");
+  EXPECT_EQ(fault_in(make_frame({.kind = static_cast<c10d_link::Header::Kind>(3)}, {})),
+            "a frame of the unknown kind 3");
+  EXPECT_EQ(fault_in(make_frame({.length = 8}, Bytes(7))),
+            "a frame of 7 bytes where 8 were announced");
+}
+
+TEST(C10d, NamesAPeerThatSendsFarMoreThanIsAskedFor) {
+  const auto errors = run_on(std::make_shared<c10d::Net>(2),
+                             [](Transport& link) {
+                               const auto other = link.channel(1);
+                               if (link.rank() == 0) {
+                                 Bytes never;
+                                 link.wait(link.recv(1, never, 10));
+                                 return;
+                               }
+                               for (int i = 0; i < 5000; ++i)
+                                 other->wait(other->send(0, Bytes(1)));
+                             },
+                             {.timeout = 5});
+  for (const auto& error : errors) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const LinkError& lost) {
+      EXPECT_STREQ(lost.what(),
+                   "rank 1 sent rank 0 4096 messages before they were asked for");
+    }
+  }
 }
 
 }  // namespace

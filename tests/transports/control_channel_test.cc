@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/hash.h"
 #include "ranks.h"
 #include "topknot/error.h"
 #include "transports/control_message.h"
@@ -263,6 +264,15 @@ std::string said_of(const Bytes& bytes) {
   })[0]);
 }
 
+/// The message with the checksum that its other bytes ask for.
+Bytes sealed(Bytes message) {
+  std::uint64_t first = 0;
+  std::memcpy(&first, message.data(), sizeof first);
+  const std::uint64_t checksum = core::hash(std::span(message).subspan(16), first);
+  std::memcpy(message.data() + 8, &checksum, sizeof checksum);
+  return message;
+}
+
 TEST(ControlChannel, RefusesAMessageOfTheWrongLength) {
   // What rank 1 sends for the parts {1, 2, 3}.
   Bytes whole;
@@ -271,18 +281,20 @@ TEST(ControlChannel, RefusesAMessageOfTheWrongLength) {
     ControlChannel(link).gather_bytes_at_0(Bytes(3));
   });
   EXPECT_EQ(said_of(whole), "nothing");
-  for (std::size_t length = 0; length < whole.size(); ++length)
-    EXPECT_EQ(
-        said_of({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)}),
-        "LinkError 1: Rank 1 sent a control message of " + std::to_string(length) +
-            " bytes that cannot be read (gather at rank 0).");
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
+    EXPECT_EQ(said_of(length < 16 ? cut : sealed(cut)),
+              "LinkError 1: Rank 1 sent a control message of " + std::to_string(length) +
+                  " bytes that cannot be read (gather at rank 0).");
+  }
   Bytes longer = whole;
   longer.push_back({});
-  EXPECT_NE(said_of(longer).find("20 bytes that cannot be read"), std::string::npos);
+  EXPECT_NE(said_of(sealed(longer)).find("28 bytes that cannot be read"),
+            std::string::npos);
   Bytes endless = whole;
-  for (std::size_t i = 8; i < 16; ++i) endless[i] = std::byte{0xFF};
-  EXPECT_NE(said_of(endless).find("cannot be read"), std::string::npos);
-  EXPECT_NE(said_of(Bytes(117)).find("OverlongError 1"), std::string::npos);
+  for (std::size_t i = 16; i < 24; ++i) endless[i] = std::byte{0xFF};
+  EXPECT_NE(said_of(sealed(endless)).find("cannot be read"), std::string::npos);
+  EXPECT_NE(said_of(Bytes(125)).find("OverlongError 1"), std::string::npos);
 }
 
 TEST(ControlChannel, RefusesLengthsThatAddUpOnlyWhenTheyOverflow) {
@@ -291,8 +303,32 @@ TEST(ControlChannel, RefusesLengthsThatAddUpOnlyWhenTheyOverflow) {
   Bytes message = pack_control(operation, std::vector<Bytes>{Bytes(3), Bytes(4)});
   EXPECT_EQ(unpack_control(message, operation, 2, 0, 1).size(), 2u);
   const std::uint64_t lengths[] = {~std::uint64_t{0}, 8};
-  std::memcpy(message.data() + 8, lengths, sizeof lengths);
-  EXPECT_THROW(unpack_control(message, operation, 2, 0, 1), LinkError);
+  std::memcpy(message.data() + 16, lengths, sizeof lengths);
+  EXPECT_THROW(unpack_control(sealed(message), operation, 2, 0, 1), LinkError);
+}
+
+TEST(ControlChannel, FindsEveryBitThatTurned) {
+  using namespace transports;
+  const auto operation = ControlOperation::gather;
+  const Bytes whole = pack_control(operation, std::vector<Bytes>{Bytes(3), Bytes(4)});
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    Bytes turned = whole;
+    turned[bit / 8] ^= std::byte{1} << (bit % 8);
+    std::string said = "nothing";
+    try {
+      unpack_control(turned, operation, 2, /*from=*/6, /*rank=*/5);
+    } catch (const DisagreementError& error) {
+      said = "a disagreement";
+    } catch (const LinkError& error) {
+      EXPECT_EQ(error.peer(), 6);
+      said = error.what();
+    }
+    EXPECT_EQ(
+        said,
+        "A control message of 39 bytes was damaged on its way from rank 6 to rank 5 "
+        "(gather).")
+        << "bit " << bit;
+  }
 }
 
 TEST(ControlChannel, RefusesAValueOfTheWrongLength) {

@@ -176,6 +176,22 @@ TEST(FailureAgreement, IgnoresWhatIsNoControlMessage) {
   EXPECT_FALSE(ranks.at(0).failed());
 }
 
+TEST(FailureAgreement, IgnoresAMessageOfWhichABitHasTurned) {
+  Bytes told;
+  FailureAgreement first(0, 2, 1, {[&](int, Bytes message) { told = message; }, [] {}});
+  first.fail({1, "rank 1 has gone"});
+  ASSERT_FALSE(told.empty());
+  Ranks ranks(2);
+  for (std::size_t bit = 0; bit < 8 * told.size(); ++bit) {
+    Bytes turned = told;
+    turned[bit / 8] ^= std::byte{1} << (bit % 8);
+    ranks.at(1).receive(0, turned);
+    ASSERT_FALSE(ranks.at(1).failed()) << "bit " << bit;
+  }
+  ranks.at(1).receive(0, told);
+  EXPECT_TRUE(ranks.at(1).failed());
+}
+
 TEST(FailureAgreement, CutsASentenceThatIsTooLong) {
   Ranks ranks(2);
   ranks.at(0).fail({1, std::string(100'000, 'x')});

@@ -44,6 +44,10 @@ class Noted final : public Transport {
     note("allreduce " + std::to_string(x.size()));
     return true;
   }
+  void spent(Phase phase, double seconds) noexcept override {
+    EXPECT_EQ(seconds, 1.5);
+    note("spent " + std::to_string(static_cast<int>(phase)));
+  }
   double now() const noexcept override { return note("now"), 2.5; }
   int node_of(int rank) const noexcept override {
     return note("node_of " + std::to_string(rank)), 42;
@@ -94,13 +98,14 @@ void call_all(Transport& link) {
   link.fail(LinkError(5, "rank 5 has left"));
   link.abandon();
   EXPECT_TRUE(link.allreduce(x));
+  link.spent(Phase::decode, 1.5);
   EXPECT_EQ(link.now(), 2.5);
   EXPECT_EQ(link.node_of(6), 42);
 }
 
 const Calls kAll = {"rank",        "size",    "send 1 9", "send_shared 2 5",
                     "recv 4 6",    "wait 13", "fail 5",   "abandon",
-                    "allreduce 4", "now",     "node_of 6"};
+                    "allreduce 4", "spent 3", "now",      "node_of 6"};
 
 TEST(ForwardingTransport, ForwardsEveryCall) {
   Calls calls;

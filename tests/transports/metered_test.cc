@@ -115,6 +115,42 @@ TEST_F(Metered, DoesNotCountWhatIsReceivedNorWhatCouldNotBeSent) {
   EXPECT_EQ(traffic->messages(), 0u);
 }
 
+TEST_F(Metered, KnowsForWhomItWaited) {
+  const auto link = make(4);
+  const std::array<std::byte, 3> bytes{};
+  std::vector<std::byte> into;
+  const Pending sent = link->send(3, bytes);
+  const Pending received = link->recv(0, into, 10);
+  log.wait_takes = 0.25;
+  link->wait(received);
+  log.wait_takes = 0.5;
+  link->wait(sent);
+  EXPECT_EQ(traffic->wait_seconds_for, (std::vector<double>{0.25, 0, 0, 0.5}));
+  EXPECT_EQ(traffic->wait_seconds, 0.75);
+}
+
+TEST_F(Metered, KeepsSpansWhereItIsAskedTo) {
+  const auto link = make(4);
+  std::vector<std::byte> into;
+  link->spent(Phase::encode, 0.125);
+  EXPECT_TRUE(traffic->spans.empty());
+  traffic->keeps_spans = true;
+  link->spent(Phase::encode, 0.125);
+  log.wait_takes = 0.25;
+  link->wait(link->recv(2, into, 10));
+  link->spent(Phase::decode, 0.0625);
+  EXPECT_EQ(traffic->encode_seconds, 0.25);
+  EXPECT_EQ(traffic->decode_seconds, 0.0625);
+  ASSERT_EQ(traffic->spans.size(), 3u);
+  EXPECT_EQ(traffic->spans[0].phase, Phase::encode);
+  EXPECT_EQ(traffic->spans[0].start, 100 - 0.125);
+  EXPECT_EQ(traffic->spans[1].phase, Phase::wait);
+  EXPECT_EQ(traffic->spans[1].peer, 2);
+  EXPECT_EQ(traffic->spans[1].start, 100);
+  EXPECT_EQ(traffic->spans[1].seconds, 0.25);
+  EXPECT_EQ(traffic->spans[2].phase, Phase::decode);
+}
+
 TEST_F(Metered, AddsUpTheTimeInsideWait) {
   const auto link = make(4);
   log.wait_takes = 0.25;

@@ -10,7 +10,8 @@
 //   frame   header and at most 64 KiB of the message     tag 0
 //   rest    what is left of it, if anything              a tag that the header names
 //
-// Frames and receives are matched in the Queue of their channel and sender; the rest is received
+// frame.h has the header, which has a checksum of its own: what it says decides where a message
+// goes. Frames and receives are matched in the Queue of their channel and sender; the rest is received
 // once both are known and its length is within the limit. A receive for a frame is always posted,
 // so a message of up to 64 KiB needs no round trip and no call of the receiver. A longer one
 // needs one round trip more, which takes less time than 64 KiB on a network that is slow enough

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <list>
 
@@ -17,8 +16,6 @@ namespace {
 using Kind = Header::Kind;
 
 constexpr int kFrameTag = 0;
-constexpr std::uint32_t kRestTags = 4096;  // from 1 on; more rests at once share tags
-constexpr std::size_t kEager = std::size_t{64} << 10;
 // How long a lost connection waits for another rank to report the cause first.
 constexpr std::chrono::milliseconds kCauseTime{200};
 constexpr std::chrono::milliseconds kNoTimeout{std::int64_t{1} << 40};
@@ -30,13 +27,6 @@ at::Tensor tensor_over(const std::byte* bytes, std::size_t size) {
 
 // c10d's abort() ends a wait for this message, now or later, and does nothing else.
 void wake(c10d::Work& work) { std::invoke(&c10d::Work::abort, work); }
-
-Bytes framed(const Header& header, std::span<const std::byte> bytes) {
-  Bytes frame(sizeof(Header) + bytes.size());
-  std::memcpy(frame.data(), &header, sizeof(Header));
-  std::copy(bytes.begin(), bytes.end(), frame.begin() + sizeof(Header));
-  return frame;
-}
 
 }  // namespace
 
@@ -117,7 +107,7 @@ void Endpoint::start(std::uint64_t channel, Operation& operation,
     std::uint32_t& next = next_tag_[at(operation.peer)];
     header.rest_tag = 1 + next++ % kRestTags;
   }
-  operation.bytes = framed(header, bytes.first(eager));
+  operation.bytes = make_frame(header, bytes.first(eager));
   guarded(operation.peer, [&] {
     operation.frame = post_send(operation.peer, operation.bytes, kFrameTag);
     if (header.rest_tag != 0)
@@ -134,6 +124,7 @@ void Endpoint::want(std::uint64_t channel, const std::shared_ptr<Operation>& ope
   } else {
     match(*operation, queue.arrived.front().first, queue.arrived.front().second);
     queue.arrived.pop_front();
+    --receivers_[at(operation->peer)].queued;
   }
 }
 
@@ -260,22 +251,13 @@ void Endpoint::listen(int peer) {
       {
         const std::scoped_lock lock(mutex_);
         if (closing_ || !came) return;
-        const Bytes& frame = receiver.frames[i];
-        Header header;
-        std::memcpy(&header, frame.data(), sizeof(Header));
-        if (header.kind == Kind::control) {
-          const auto length =
-              std::min<std::uint64_t>(header.length, FailureAgreement::kMostBytes);
-          control.assign(
-              frame.begin() + sizeof(Header),
-              frame.begin() + static_cast<std::ptrdiff_t>(sizeof(Header) + length));
-        } else {
-          read(peer, header, frame);
-        }
+        control = read(peer, receiver.frames[i]);
         receiver.offers[i] = post_receive(peer, receiver.frames[i], kFrameTag);
       }
       if (!control.empty()) agreement_.receive(peer, control);
     }
+  } catch (const LinkError& cause) {  // the connection is as good as before
+    agreement_.fail(Failure::of(cause));
   } catch (const std::exception& error) {
     const std::scoped_lock lock(mutex_);
     lost_[at(peer)] = lost_sentence(peer, reason_of(error));
@@ -286,18 +268,33 @@ void Endpoint::listen(int peer) {
 
 // ---- with the mutex held
 
-void Endpoint::read(int peer, const Header& header, const Bytes& frame) {
-  if (header.kind == Kind::closing) {
-    receivers_[at(peer)].closed_in_order = true;
-    return;
+// Returns the control message in a frame, which is not for a channel.
+Bytes Endpoint::read(int peer, std::span<const std::byte> memory) {
+  const auto read = read_frame(memory);
+  if (const auto* fault = std::get_if<std::string>(&read))
+    throw LinkError(peer, "rank " + std::to_string(peer) + " sent rank " +
+                              std::to_string(rank_) + " " + *fault);
+  const auto& [header, bytes] = std::get<Frame>(read);
+  switch (header.kind) {
+    case Kind::control:
+      return {bytes.begin(), bytes.end()};
+    case Kind::closing:
+      receivers_[at(peer)].closed_in_order = true;
+      return {};
+    case Kind::data:
+      take(peer, header, bytes);
   }
-  const std::size_t eager = std::min<std::size_t>(header.length, kEager);
-  take(peer, header, std::span(frame).subspan(sizeof(Header), eager));
+  return {};
 }
 
 void Endpoint::take(int peer, const Header& header, std::span<const std::byte> bytes) {
   Queue& queue = queues_[{header.channel, peer}];
   if (queue.wanted.empty()) {
+    if (receivers_[at(peer)].queued++ == kMostFramesQueued)
+      throw LinkError(peer, "rank " + std::to_string(peer) + " sent rank " +
+                                std::to_string(rank_) + " " +
+                                std::to_string(kMostFramesQueued) +
+                                " messages before they were asked for");
     queue.arrived.push_back({header, Bytes(bytes.begin(), bytes.end())});
   } else {
     const std::shared_ptr<Operation> operation = queue.wanted.front();
@@ -327,7 +324,7 @@ void Endpoint::match(Operation& operation, const Header& header,
 // Nobody waits for these messages: a rank that does not get one finds the failure itself.
 void Endpoint::post(int peer, const Header& header, std::span<const std::byte> bytes) {
   if (lost_[at(peer)]) return;
-  posted_.push_back({framed(header, bytes), {}});
+  posted_.push_back({make_frame(header, bytes), {}});
   try {
     posted_.back().second = post_send(peer, posted_.back().first, kFrameTag);
   } catch (const std::exception&) {

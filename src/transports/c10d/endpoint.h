@@ -21,26 +21,15 @@
 #include <vector>
 
 #include "topknot/transports.h"
+#include "transports/c10d/frame.h"
 #include "transports/failure_agreement.h"
 
 namespace topknot::c10d_link {
 
-using Bytes = std::vector<std::byte>;
 using transports::Failure;
 using transports::FailureAgreement;
 using Clock = FailureAgreement::Clock;
 using Work = c10::intrusive_ptr<c10d::Work>;
-
-/// The beginning of a frame.
-struct Header {
-  enum class Kind : std::uint32_t { data, control, closing };
-  std::uint64_t channel = 0;
-  std::uint64_t length = 0;  ///< of the whole message
-  Kind kind = Kind::data;
-  std::uint32_t rest_tag = 0;  ///< 0 where there is no rest
-  std::uint64_t reserved = 0;
-};
-static_assert(sizeof(Header) == 32);
 
 /// A message or the receive of one, as this rank sees it.
 struct Operation {
@@ -111,11 +100,14 @@ class Endpoint {
 
  private:
   static constexpr std::size_t kFramesOnOffer = 4;
+  /// A peer that is so many frames ahead of this rank is not one of ours.
+  static constexpr std::size_t kMostFramesQueued = 4096;
 
   /// Receives the frames of one peer.
   struct PeerReceiver {
     std::thread listener;
     bool closed_in_order = false;
+    std::size_t queued = 0;  // frames that have no receive yet, in all channels
     std::array<Bytes, kFramesOnOffer> frames;
     std::array<Work, kFramesOnOffer> offers;
   };
@@ -139,7 +131,7 @@ class Endpoint {
   [[noreturn]] void throw_lost(int peer, const std::string& sentence);
 
   // With the mutex held:
-  void read(int peer, const Header& header, const Bytes& frame);
+  Bytes read(int peer, std::span<const std::byte> memory);
   void take(int peer, const Header& header, std::span<const std::byte> bytes);
   void match(Operation& operation, const Header& header,
              std::span<const std::byte> bytes);

@@ -23,6 +23,7 @@
 #include "topknot/transports.h"
 #include "transports/failure_agreement.h"
 #include "transports/mpi/job.h"
+#include "transports/mpi/library.h"
 #include "transports/mpi/messages.h"
 
 namespace topknot {
@@ -299,5 +300,16 @@ std::unique_ptr<Transport> make_mpi(const LinkOptions& options) {
 }
 
 void end_mpi_job(int exit_code) noexcept { MPI_Abort(MPI_COMM_WORLD, exit_code); }
+
+// Open MPI follows its version by a comma and the package, MPICH by lines on its configuration.
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string name(text, text + std::strcspn(text, ",\n"));
+  for (char& c : name)
+    if (c == '\t') c = ' ';
+  return name;
+}
 
 }  // namespace topknot
