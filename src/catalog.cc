@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/names.h"
 #include "topknot/error.h"
 #include "topknot/transports.h"
 
@@ -35,6 +36,10 @@ constexpr CompressorEntry kCompressors[] = {
 };
 constexpr CollectiveEntry kCollectives[] = {
 #define COLLECTIVE(name, summary, paper) {#name, summary, paper, collective::name},
+#include "catalog.def"
+};
+constexpr Cost kCosts[] = {
+#define COST(...) {__VA_ARGS__},
 #include "catalog.def"
 };
 constexpr MemoryEntry kMemories[] = {
@@ -70,13 +75,41 @@ template <typename Entry>
 const Entry& find(std::span<const Entry> table, std::string_view kind,
                   std::string_view name) {
   const auto found = std::find_if(table.begin(), table.end(), [name](const Entry& line) {
-    return line.name == name;
+    return core::same_name(line.name, name);
   });
   if (found != table.end()) return *found;
   std::vector<std::string> names;
   for (const Entry& line : table) names.emplace_back(line.name);
   throw ConfigError("There is no " + std::string(kind) + " named " + std::string(name) +
-                    "; nearest is " + nearest(name, names) + ". `topknot list` has all.");
+                    core::suggestion(name, names) + ". `topknot list` has all.");
+}
+
+/// The part that `text` names, with the catalog's spelling.
+template <typename Entry>
+Spec parse_part(std::span<const Entry> table, std::string_view kind,
+                std::string_view text) {
+  Spec spec = Spec::parse(text);
+  spec.name = find(table, kind, spec.name).name;
+  return spec;
+}
+
+/// Gives `name` this value, whatever it had.
+void replace(Params& params, std::string_view name, std::string_view value) {
+  Params made;
+  made.give(name, value);
+  const std::string before = params.str();
+  for (std::string_view rest = before; !rest.empty();) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    made.give(item.substr(0, item.find('=')), item.substr(item.find('=') + 1));
+  }
+  params = made;
+}
+
+bool has_parameter(const std::vector<Params::Declaration>& declared,
+                   std::string_view name) {
+  return std::any_of(declared.begin(), declared.end(),
+                     [name](const Params::Declaration& one) { return one.name == name; });
 }
 
 /// Selects nothing; for finding out what a collective's parameters are.
@@ -96,7 +129,44 @@ std::span<const MemoryEntry> memories() { return kMemories; }
 std::span<const Scheme> schemes() { return kSchemes; }
 
 const Scheme& find_scheme(std::string_view name) {
-  return find(schemes(), "scheme", name);
+  return find(schemes(), "scheme", Spec::parse(name).name);
+}
+
+SchemeParts parse_scheme(std::string_view text) {
+  const Spec spec = Spec::parse(text);
+  const Scheme& scheme = find_scheme(spec.name);
+  SchemeParts parts{Spec::parse(scheme.memory), Spec::parse(scheme.compressor),
+                    Spec::parse(scheme.collective), Spec::parse(scheme.schedule)};
+  const std::pair<Spec*, std::vector<Params::Declaration>> owners[] = {
+      {&parts.collective, collective_parameters(parts.collective.name)},
+      {&parts.compressor, compressor_parameters(parts.compressor.name)},
+      {&parts.memory, memory_parameters(parts.memory.name)}};
+  Params given = spec.params;  // reading is declaring: what no part reads is refused
+  for (const auto& [part, declared] : owners)
+    for (const Params::Declaration& one : declared) {
+      const std::string* const value = given.given(one.name);
+      const bool first = !has_parameter(given.declared(), one.name);
+      given.text(one.name, "", "");
+      if (value != nullptr && first) replace(part->params, one.name, *value);
+    }
+  given.refuse_unknown("The scheme " + std::string(scheme.name));
+  return parts;
+}
+
+Spec parse_collective(std::string_view text) {
+  return parse_part(collectives(), "collective", text);
+}
+Spec parse_compressor(std::string_view text) {
+  return parse_part(compressors(), "compressor", text);
+}
+Spec parse_memory(std::string_view text) {
+  return parse_part(memories(), "memory", text);
+}
+
+const Cost& cost_of(std::string_view collective) {
+  for (const Cost& cost : kCosts)
+    if (cost.collective == collective) return cost;
+  throw ContractError("catalog.def has no COST of " + std::string(collective));
 }
 
 std::string_view default_compressor(std::string_view collective) {

@@ -115,6 +115,30 @@ TEST(Catalog, HandsOnWhatACollectiveDecidesForItsCompressor) {
   EXPECT_EQ(handed("reuse", "knot:schedule=log"), "reuse");
 }
 
+TEST(Catalog, KnowsANameByEitherSpelling) {
+  EXPECT_EQ(find_scheme("adtopk_threshold").name, "adtopk-threshold");
+  EXPECT_EQ(find_scheme("dense_bf16:coding=plain").name, "dense-bf16");
+  EXPECT_EQ(parse_compressor("adtopk-threshold:tau=3").str(), "adtopk_threshold:tau=3");
+  EXPECT_EQ(parse_collective("allgather-fast").str(), "allgather_fast");
+  make_compressor(Spec::parse("adtopk-threshold"), Layout::flat(8));
+}
+
+TEST(Catalog, GivesAParameterOfASchemeToThePartThatHasIt) {
+  const SchemeParts knot = parse_scheme("knot:values=bf16,decay=0.5");
+  EXPECT_EQ(knot.collective.str(), "knot:values=bf16");
+  EXPECT_EQ(knot.compressor.str(), "topk");
+  EXPECT_EQ(knot.memory.str(), "residual:decay=0.5");
+  EXPECT_EQ(parse_scheme("dense-bf16:values=f32").collective.str(), "dense:values=f32");
+  EXPECT_THROW(parse_scheme("knot:value=bf16"), ConfigError);
+}
+
+TEST(Catalog, HasACostForEveryCollective) {
+  for (const CollectiveEntry& entry : collectives()) {
+    EXPECT_FALSE(cost_of(entry.name).messages.empty()) << entry.name;
+    EXPECT_FALSE(cost_of(entry.name).words.empty()) << entry.name;
+  }
+}
+
 TEST(Catalog, RefusesAParameterThatNobodyReads) {
   EXPECT_REFUSAL(make_compressor(Spec::parse("topk:k=3"), Layout::flat(1)), ConfigError,
                  "topk has no parameter k; it has none at all.");

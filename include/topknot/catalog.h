@@ -36,6 +36,14 @@ struct MemoryEntry {
   std::unique_ptr<Memory> (*make)(const Layout&, Params&);
 };
 
+/// What a collective costs a rank in one step, before coding: messages on the longest path, and
+/// words of 32 bits that it sends. P ranks, k of n coordinates, G ranks to a node.
+struct Cost {
+  std::string_view collective;
+  std::string_view messages;
+  std::string_view words;
+};
+
 /// What a user names: a memory, a compressor and a collective with their parameters, as
 /// their paper puts them together, and how the density changes over time there.
 struct Scheme {
@@ -56,8 +64,27 @@ std::span<const CompressorEntry> compressors();
 std::span<const MemoryEntry> memories();
 std::span<const Scheme> schemes();
 
-/// Throws ConfigError, with the nearest name, when there is none such.
+/// Names are the same whether they have - or _. All of these throw ConfigError, with the
+/// nearest name, when there is none such. Parameters behind the name of a scheme are left out.
 const Scheme& find_scheme(std::string_view name);
+
+/// The parts of "knot:values=bf16": a parameter goes to the collective where that has one of
+/// its name, else to the compressor, else to the memory. Throws ConfigError where none has.
+struct SchemeParts {
+  Spec memory;
+  Spec compressor;
+  Spec collective;
+  Spec schedule;
+};
+SchemeParts parse_scheme(std::string_view text);
+
+/// A part with its parameters, "oktopk:tau=64", named as the catalog spells it.
+Spec parse_collective(std::string_view text);
+Spec parse_compressor(std::string_view text);
+Spec parse_memory(std::string_view text);
+
+/// Of the catalog's own spelling of a collective.
+const Cost& cost_of(std::string_view collective);
 /// The compressor that `collective` is paired with by the scheme of its own name, else
 /// "topk".
 std::string_view default_compressor(std::string_view collective);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "topknot/state.h"
 
@@ -21,6 +22,14 @@ struct Reduced {
   /// The coordinates at which this rank's residual was settled, each once; valid as long.
   /// Empty for a dense sum, which settles all of them.
   std::span<const std::uint32_t> settled;
+};
+
+/// One phase of a step, as the rank sees it that sends most in it.
+struct CostPhase {
+  double messages = 0;  ///< sent one after another
+  double in_flight =
+      1;             ///< so many under way at once; 1: each waits for the one before it
+  double bytes = 0;  ///< of each message
 };
 
 /// One rank's part in summing a vector over all ranks, sparsely. Made with the channel it
@@ -49,6 +58,15 @@ class Collective {
 
   /// Whether a step can leave a residual. Where not, `residual` may be empty.
   virtual bool keeps_residual() const noexcept { return true; }
+
+  /// The phases of a typical step on a vector of `n`, of which `k` are wanted: the cost that
+  /// stands at the head of the algorithm's file, coded as its messages are. Selections are
+  /// taken to be independent. Sends nothing. Empty: not known in closed form.
+  virtual std::vector<CostPhase> cost(double n, double k) const {
+    static_cast<void>(n);
+    static_cast<void>(k);
+    return {};
+  }
 
   /// Visits what is kept from step to step, if anything.
   virtual void visit_state(StateVisitor& visitor) { static_cast<void>(visitor); }

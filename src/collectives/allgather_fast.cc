@@ -41,6 +41,7 @@
 #include <vector>
 
 #include "collectives/primitives/allgather.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/settle.h"
 #include "collectives/primitives/step_guard.h"
@@ -133,6 +134,11 @@ class AllgatherFast final : public Collective {
     return {.count = writer_.index().size(),
             .index = writer_.index(),
             .settled = mine_.index};
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    return {cost.allgather(cost.pairs(k, n))};
   }
 
  private:

@@ -30,6 +30,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/shared_index_sum.h"
 #include "collectives/primitives/step_guard.h"
@@ -55,6 +56,13 @@ class CltK final : public Collective {
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    std::vector<CostPhase> phases = cost.rank_order_sum(k);
+    phases.push_back(cost.rounds(cost.positions(k, n)));
+    return phases;
+  }
 
  private:
   void select(int leader, std::span<float> residual, std::span<float> grad,

@@ -42,6 +42,7 @@
 #include <vector>
 
 #include "collectives/primitives/broadcast.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/regions.h"
 #include "collectives/primitives/shared_index_sum.h"
@@ -144,6 +145,14 @@ class Deft final : public Collective {
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    std::vector<CostPhase> phases = cost.rank_order_sum(k);
+    phases.push_back(cost.allgather(cost.positions(k / channel_.size(), n)));
+    phases.push_back(cost.rounds(Cost::words(2 * channel_.size())));
+    return phases;
+  }
 
  private:
   // The leader is turn(0), and turn(r) is the bin of rank r.

@@ -23,9 +23,11 @@
 //         values and an empty `residual`) the sum is made in the memory of `sum`.
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/regions.h"
 #include "collectives/primitives/step_guard.h"
@@ -72,6 +74,15 @@ class Dense final : public Collective {
     return channel_.values() != core::Values::f32;
   }
 
+  std::vector<CostPhase> cost(double n, double) const override {
+    const Cost cost(channel_);
+    const double region = n / channel_.size();
+    const double segments =
+        std::max(std::ceil(region / static_cast<double>(segment_)), 1.0);
+    return {{2.0 * (channel_.size() - 1) * segments, segments,
+             cost.values(region / segments)}};
+  }
+
  private:
   std::span<float> region_of(std::span<float> x, int part) const {
     const Region region = equal_region(x.size(), channel_.size(), part);
@@ -110,6 +121,11 @@ class Dense final : public Collective {
     return region.subspan(piece.begin, piece.size());
   }
 
+  static std::uint64_t offset_of(std::span<const float> segment,
+                                 std::span<const float> x) {
+    return static_cast<std::uint64_t>(segment.data() - x.data());
+  }
+
   // Region j sets out from rank j and is complete when it has come to rank j-1. Once
   // passed on, a region of x holds the error that this rank made in passing it on.
   void reduce_scatter(std::span<float> x) {
@@ -120,8 +136,9 @@ class Dense final : public Collective {
     for (int hop = 0; hop < hops; ++hop)
       for (int s = 0; s < segments_; ++s) {
         channel_.finish_receive(channel_.neighbour(-1));
+        const std::span<float> segment = segment_of(x, channel_.neighbour(-hop - 1), s);
         channel_.read_dense(received_[at(s)], channel_.neighbour(-1), channel_.rank(),
-                            segment_of(x, channel_.neighbour(-hop - 1), s), /*add=*/true);
+                            segment, /*add=*/true, offset_of(segment, x));
         if (hop + 1 == hops) continue;
         expect_partial(x, hop + 1, s);
         pass_partial(x, hop + 1, s);
@@ -139,7 +156,8 @@ class Dense final : public Collective {
     const std::span<float> outgoing = segment_of(x, channel_.neighbour(-hop), segment);
     Message& message = sent_[at(hop % 2 * segments_ + segment)];
     channel_.flush_but(at(2 * segments_ - 1));
-    channel_.code_dense(outgoing, channel_.neighbour(+1), message, error_);
+    channel_.code_dense(outgoing, channel_.neighbour(+1), message, error_,
+                        offset_of(outgoing, x));
     std::copy(error_.begin(), error_.end(), outgoing.begin());
     channel_.start_send(channel_.neighbour(+1), message);
   }
@@ -152,7 +170,7 @@ class Dense final : public Collective {
     for (int s = 0; s < segments_; ++s) {
       const std::span<float> segment = segment_of(x, own, s);
       channel_.code_dense(segment, MessageChannel::kEveryone,
-                          finished(channel_.rank(), s), error_);
+                          finished(channel_.rank(), s), error_, offset_of(segment, x));
       std::copy(error_.begin(), error_.end(), segment.begin());
       expect_finished(x, 0, s);
       channel_.start_send(channel_.neighbour(+1), finished(channel_.rank(), s));
@@ -188,9 +206,11 @@ class Dense final : public Collective {
   }
 
   void read_finished(int maker, int segment, std::span<float> into) {
+    const std::span<float> values =
+        segment_of(into, (maker + 1) % channel_.size(), segment);
     channel_.read_dense(finished(maker, segment), maker, MessageChannel::kEveryone,
-                        segment_of(into, (maker + 1) % channel_.size(), segment),
-                        /*add=*/false);
+                        values,
+                        /*add=*/false, offset_of(values, into));
   }
 
   void settle_all(std::span<float> residual, std::span<const float> x) const {

@@ -50,6 +50,7 @@
 
 #include "collectives/primitives/broadcast.h"
 #include "collectives/primitives/butterfly.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/dropped_values.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/step_guard.h"
@@ -84,6 +85,15 @@ class GTopk final : public Collective {
     if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    const auto ranks = static_cast<unsigned>(channel_.size());
+    const double there_and_back = 2 * cost.log_ranks();
+    const double doubling =
+        std::bit_width(ranks) - 1 + (std::has_single_bit(ranks) ? 0 : 2);
+    return {{tree_ ? there_and_back : doubling, 1, cost.pairs(k, n)}};
   }
 
  private:

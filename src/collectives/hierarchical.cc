@@ -55,6 +55,7 @@
 #include "collectives/primitives/step_guard.h"
 #include "collectives/primitives/subgroup.h"
 #include "collectives/primitives/sum_writer.h"
+#include "core/names.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"
 
@@ -175,8 +176,8 @@ class Hierarchical final : public Collective {
       if (entry.name == name) return entry.make(*between_, compressor, layout_, params);
       names.emplace_back(entry.name);
     }
-    throw ConfigError("hierarchical has no inner=" + name + "; nearest is " +
-                      nearest(name, names) + ".");
+    throw ConfigError("hierarchical has no inner=" + name +
+                      core::suggestion(name, names) + ".");
   }
 
   void cut_shards(std::uint64_t n) {

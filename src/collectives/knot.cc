@@ -51,6 +51,7 @@
 #include <vector>
 
 #include "collectives/primitives/allgather.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/cyclic_ownership.h"
 #include "collectives/primitives/exchange.h"
 #include "collectives/primitives/global_topk.h"
@@ -96,6 +97,14 @@ class Knot final : public Collective {
     visitor.field("step", step_);
     visitor.field("quota", quota_);
     global_topk_.visit_state(visitor);
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    const double ranks = channel_.size();
+    const double part = cost.pairs(k / ranks, n / ranks);
+    const Route way = route(static_cast<std::size_t>(k));
+    return {cost.exchange(part, way), cost.global_topk(k), cost.allgather(part, way)};
   }
 
  private:

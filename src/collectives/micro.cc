@@ -28,6 +28,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/exclusive_select.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/regions.h"
@@ -59,6 +60,15 @@ class Micro final : public Collective {
   void visit_state(StateVisitor& visitor) override {
     visitor.field("step", step_);
     select_.visit_state(visitor);
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    const double ranks = channel_.size();
+    std::vector<CostPhase> phases = cost.rank_order_sum(k);
+    phases.push_back(cost.allgather(cost.positions(k / ranks, n / ranks)));
+    phases.push_back(cost.global_topk(k));
+    return phases;
   }
 
  private:

@@ -53,6 +53,7 @@
 #include <vector>
 
 #include "collectives/primitives/allgather.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/exchange.h"
 #include "collectives/primitives/global_topk.h"
 #include "collectives/primitives/message_channel.h"
@@ -108,6 +109,14 @@ class OkTopk final : public Collective {
     visitor.field("k", k_);
     global_topk_.visit_state(visitor);
     read_cuts();
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    const double ranks = channel_.size();
+    const double part = cost.pairs(k / ranks, n / ranks);
+    return {cost.exchange(part), cost.rounds(Cost::words(2 * ranks / 2)),
+            cost.allgather(part)};
   }
 
  private:

@@ -67,6 +67,7 @@
 
 #include "collectives/primitives/allgather.h"
 #include "collectives/primitives/butterfly.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/dropped_values.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/packet.h"
@@ -147,6 +148,16 @@ class SparDL final : public Collective {
   }
 
   void visit_state(StateVisitor& visitor) override { giving_.visit_state(visitor); }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost inside(channel_, members_);
+    const Cost across(channel_, teams_);
+    const double block = inside.pairs(std::ceil(k / members_), n / members_);
+    const CostPhase blocks = inside.allgather(block, Route::log);
+    const CostPhase summed =
+        doubling_ ? across.rounds(block) : across.allgather(block / teams_, Route::log);
+    return {blocks, summed, blocks};
+  }
 
  private:
   static int read_teams(Params& params) {
@@ -233,7 +244,7 @@ class SparDL final : public Collective {
     }
     pack(outgoing_, pack_);
     channel_.start_send(to, pack_);
-    channel_.finish_receive(from);
+    channel_.finish_receive_packet(from);
     unpack(channel_, packed_, from, incoming_);
     for (int i = 0; i < count; ++i) {
       const std::size_t block = at(inside_.member(i));

@@ -40,6 +40,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/dense_switch.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/step_guard.h"
@@ -71,6 +72,21 @@ class Ssar final : public Collective {
     if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(residual);
     return write(grad, sum);
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    const auto bytes = [&](double selections) {
+      return cost.pairs_or_values(Cost::in_union(n, k, selections), n);
+    };
+    std::vector<CostPhase> phases;
+    double merged = 1;
+    for (; 2 * merged <= channel_.size(); merged *= 2)
+      phases.push_back({1, 1, bytes(merged)});
+    if (merged == channel_.size()) return phases;
+    phases.push_back({1, 1, bytes(1)});
+    phases.push_back({1, 1, bytes(channel_.size())});
+    return phases;
   }
 
  private:

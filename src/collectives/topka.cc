@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "collectives/primitives/allgather.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/settle.h"
 #include "collectives/primitives/step_guard.h"
@@ -56,6 +57,11 @@ class TopkA final : public Collective {
     return {.count = writer_.index().size(),
             .index = writer_.index(),
             .settled = reselect_ ? settle_kept(residual) : settle_all(residual)};
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    return {cost.allgather(cost.pairs(k, n))};
   }
 
  private:

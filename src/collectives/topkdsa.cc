@@ -50,6 +50,7 @@
 #include <vector>
 
 #include "collectives/primitives/allgather.h"
+#include "collectives/primitives/cost.h"
 #include "collectives/primitives/dense_switch.h"
 #include "collectives/primitives/exchange.h"
 #include "collectives/primitives/message_channel.h"
@@ -124,6 +125,14 @@ class TopkDsa final : public Collective {
     if (!channel_.finite()) return guard_.undo(residual, grad);
     settle_residual(ownership, residual);
     return write(ownership, grad, sum);
+  }
+
+  std::vector<CostPhase> cost(double n, double k) const override {
+    const Cost cost(channel_);
+    const double ranks = channel_.size();
+    const double sums = Cost::in_union(n, k, ranks) / ranks;
+    return {cost.exchange(cost.pairs(k / ranks, n / ranks)),
+            cost.allgather(cost.pairs_or_values(sums, n / ranks))};
   }
 
  private:

@@ -132,7 +132,7 @@ void Allgather::bruck(MessageChannel& channel, const Subgroup& group) {
     channel.start_receive(round.from, packed_, packet_limit(at(round.count), limit));
     pack(outgoing, pack_);
     channel.start_send(round.to, pack_);
-    channel.finish_receive(round.from);
+    channel.finish_receive_packet(round.from);
     unpack(channel, packed_, round.from, incoming);
     channel.flush();
   }

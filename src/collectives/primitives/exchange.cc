@@ -72,7 +72,7 @@ void Exchange::bruck(MessageChannel& channel, std::size_t limit) {
                           packet_limit(outgoing.size(), outgoing.size() * limit));
     pack(outgoing, pack_);
     channel.start_send(channel.neighbour(bit), pack_);
-    channel.finish_receive(from);
+    channel.finish_receive_packet(from);
     channel.flush();
     unpack(channel, packed_, from, incoming);
   }

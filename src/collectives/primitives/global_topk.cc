@@ -23,15 +23,15 @@ std::uint32_t magnitude_bits(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
 }
 
+}  // namespace
+
 // Few enough that two rounds take no more than a quarter of k words.
-std::uint32_t bins_for(std::size_t k, int ranks) {
+std::uint32_t GlobalTopK::bins(std::size_t k, int ranks) {
   const auto rounds =
       static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(
       k / (8 * std::max<std::size_t>(rounds, 1)), kFewestBins, kMostBins));
 }
-
-}  // namespace
 
 void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t k) {
   channel.enter("agree");
@@ -41,7 +41,7 @@ void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t
   }
   if (k == 0) return held.clear();
   in_search_ = held.value;
-  const std::uint32_t bins = bins_for(k, channel.size());
+  const std::uint32_t bins = GlobalTopK::bins(k, channel.size());
   Search search{0, kInfinity, k, 0};
   for (bool first = true; first || search.need < search.count; first = false) {
     if (search.end - search.begin == 1) return keep_ties(channel, search, held);

@@ -36,6 +36,9 @@ class GlobalTopK {
 
   void visit_state(StateVisitor& visitor);
 
+  /// How many counters a round has at most.
+  static std::uint32_t bins(std::size_t k, int ranks);
+
   /// A magnitude that all that was kept reach and nothing that was dropped exceeds.
   float threshold() const noexcept;
   /// How many values the ranks held in all, on the last call that wanted any.

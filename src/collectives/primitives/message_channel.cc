@@ -13,7 +13,7 @@ namespace topknot::collective {
 namespace {
 
 // The fingerprint has four parts of 16 bits, so that a mismatch can say what differs.
-// The last is the size of the region.
+// The last is the size of the region and where a dense message begins in the vector.
 constexpr std::array<std::string_view, 3> kParts = {"configuration", "n", "k"};
 
 std::uint16_t fold16(std::uint64_t x) {
@@ -30,6 +30,21 @@ std::span<const float> as_floats(std::span<const std::uint32_t> words) {
 std::span<float> as_floats(std::span<std::uint32_t> words) {
   return {reinterpret_cast<float*>(words.data()), words.size()};
 }
+
+/// Tells the link how long a message took to make or to read.
+class CodingTime {
+ public:
+  CodingTime(Transport& link, Phase phase)
+      : link_(link), phase_(phase), start_(link.now()) {}
+  ~CodingTime() { link_.spent(phase_, link_.now() - start_); }
+  CodingTime(const CodingTime&) = delete;
+  CodingTime& operator=(const CodingTime&) = delete;
+
+ private:
+  Transport& link_;
+  const Phase phase_;
+  const double start_;
+};
 
 core::Coding coding_named(const std::string& wanted) {
   for (const core::Coding coding :
@@ -84,20 +99,23 @@ void MessageChannel::report_unless_finite(std::span<const float> x) {
 
 void MessageChannel::code(SparseView pairs, Region region, int to, Message& message,
                           std::vector<float>& error) {
+  const CodingTime time(link_, Phase::encode);
   error.resize(format_.values == core::Values::f32 ? 0 : pairs.size());
   core::encode(stamp(rank(), to, region.size()), pairs, region, format_, nonfinite_,
                message.write(), error);
 }
 
 void MessageChannel::code_dense(std::span<const float> x, int to, Message& message,
-                                std::vector<float>& error) {
+                                std::vector<float>& error, std::uint64_t offset) {
+  const CodingTime time(link_, Phase::encode);
   error.resize(format_.values == core::Values::f32 ? 0 : x.size());
-  core::encode_dense(stamp(rank(), to, x.size()), x, format_.values, nonfinite_,
+  core::encode_dense(stamp(rank(), to, x.size(), offset), x, format_.values, nonfinite_,
                      message.write(), error);
 }
 
 void MessageChannel::code_positions(std::span<const std::uint32_t> index, Region region,
                                     int to, Message& message) {
+  const CodingTime time(link_, Phase::encode);
   core::encode(stamp(rank(), to, region.size()), {index, {}}, region,
                {format_.coding, core::Values::none}, nonfinite_, message.write(), {});
 }
@@ -119,6 +137,24 @@ void MessageChannel::start_receive(int from, Message& message, std::size_t limit
 }
 
 void MessageChannel::finish_receive(int from) {
+  require_undamaged(take_received(from), from);
+}
+
+void MessageChannel::finish_receive_packet(int from) { take_received(from); }
+
+void MessageChannel::require_undamaged(const Message& message, int from) {
+  const auto damage = core::find_damage(message.bytes());
+  if (!damage) return;
+  // What has no header of ours may be a message of another configuration.
+  if (damage->field != "checksum") compare(message, from);
+  const std::string way =
+      "rank " + std::to_string(from) + " to rank " + std::to_string(rank());
+  end(LinkError(from, "a message of " + std::to_string(message.size()) +
+                          " bytes was damaged on its way from " + way + ": its " +
+                          damage->str() + where() + "."));
+}
+
+Message MessageChannel::take_received(int from) {
   std::deque<Receive>& queue = receives_[at(from)];
   const Receive oldest = std::move(queue.front());
   queue.pop_front();
@@ -127,6 +163,7 @@ void MessageChannel::finish_receive(int from) {
   } catch (const OverlongError& error) {
     refuse(oldest.message, from, error.what());
   }
+  return oldest.message;
 }
 
 void MessageChannel::flush_but(std::size_t latest) {
@@ -139,6 +176,7 @@ void MessageChannel::flush_but(std::size_t latest) {
 
 void MessageChannel::read(const Message& message, int from, int to, Region region,
                           std::uint64_t most, Sparse& pairs) {
+  const CodingTime time(link_, Phase::decode);
   core::Decoded said;
   const auto fault = core::decode(message.bytes(), stamp(from, to, region.size()), region,
                                   most, pairs, said);
@@ -153,10 +191,11 @@ void MessageChannel::read_back(const Message& message, SparseView mine, Sparse& 
 }
 
 void MessageChannel::read_dense(const Message& message, int from, int to,
-                                std::span<float> x, bool add) {
+                                std::span<float> x, bool add, std::uint64_t offset) {
+  const CodingTime time(link_, Phase::decode);
   core::Decoded said;
-  const auto fault =
-      core::decode_dense(message.bytes(), stamp(from, to, x.size()), x, add, said);
+  const auto fault = core::decode_dense(message.bytes(),
+                                        stamp(from, to, x.size(), offset), x, add, said);
   if (fault) refuse(message, from, *fault, x.size());
   if (said.nonfinite) nonfinite_ = true;
 }
@@ -192,14 +231,16 @@ std::size_t MessageChannel::dense_length(std::uint64_t size) const {
          size * sizeof(std::uint32_t);
 }
 
-core::Stamp MessageChannel::stamp(int from, int to, std::uint64_t region_size) const {
+core::Stamp MessageChannel::stamp(int from, int to, std::uint64_t region_size,
+                                  std::uint64_t offset) const {
+  constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15;  // neighbours share no 16 bits
   core::Stamp stamp;
   stamp.phase = phase_;
   stamp.step = step_;
-  stamp.fingerprint = static_cast<std::uint64_t>(config_) |
-                      static_cast<std::uint64_t>(fold16(n_)) << 16 |
-                      static_cast<std::uint64_t>(fold16(k_)) << 32 |
-                      static_cast<std::uint64_t>(fold16(region_size)) << 48;
+  stamp.fingerprint =
+      static_cast<std::uint64_t>(config_) | static_cast<std::uint64_t>(fold16(n_)) << 16 |
+      static_cast<std::uint64_t>(fold16(k_)) << 32 |
+      static_cast<std::uint64_t>(fold16(region_size ^ offset * kSpread)) << 48;
   stamp.from = static_cast<std::uint16_t>(from);
   stamp.to = static_cast<std::uint16_t>(to);
   return stamp;

@@ -42,6 +42,7 @@ class MessageChannel {
   /// All ranks.
   const Subgroup& everyone() const noexcept { return everyone_; }
   core::Values values() const noexcept { return format_.values; }
+  core::Format format() const noexcept { return format_; }
   Transport& link() const noexcept { return link_; }
 
   // ---- a step and its phases
@@ -73,8 +74,10 @@ class MessageChannel {
   /// on the way, error[i] becomes what the reader will miss of pairs.value[i].
   void code(SparseView pairs, Region region, int to, Message& message,
             std::vector<float>& error);
+  /// `offset` is where `x` begins in the vector. It tells messages of one phase apart where
+  /// several go from one rank to another; its reader gives the same.
   void code_dense(std::span<const float> x, int to, Message& message,
-                  std::vector<float>& error);
+                  std::vector<float>& error, std::uint64_t offset = 0);
 
   /// The same for positions alone, and for plain 32-bit words.
   void code_positions(std::span<const std::uint32_t> index, Region region, int to,
@@ -86,7 +89,12 @@ class MessageChannel {
   /// Starts receiving; `message` must stay put until finish_receive(from). Receives from
   /// one rank finish in the order they were started.
   void start_receive(int from, Message& message, std::size_t limit);
+  /// Ends the job, on all ranks, where the message was damaged on its way from `from`, which
+  /// need not be the rank that made it.
   void finish_receive(int from);
+  /// The same for a packet, whose messages are looked at one by one: see unpack().
+  void finish_receive_packet(int from);
+  void require_undamaged(const Message& message, int from);
   /// Waits until everything that was sent has been taken, or all but the `latest` sends.
   void flush() { flush_but(0); }
   void flush_but(std::size_t latest);
@@ -96,7 +104,8 @@ class MessageChannel {
             Sparse& pairs);
   /// The same for a message that this rank has made of `mine` itself, in less time.
   static void read_back(const Message& message, SparseView mine, Sparse& pairs);
-  void read_dense(const Message& message, int from, int to, std::span<float> x, bool add);
+  void read_dense(const Message& message, int from, int to, std::span<float> x, bool add,
+                  std::uint64_t offset = 0);
   void read_positions(const Message& message, int from, int to, Region region,
                       std::uint64_t most, std::vector<std::uint32_t>& index);
   void read_words(const Message& message, int from, int to,
@@ -116,10 +125,12 @@ class MessageChannel {
   }
 
  private:
-  core::Stamp stamp(int from, int to, std::uint64_t region_size) const;
+  core::Stamp stamp(int from, int to, std::uint64_t region_size,
+                    std::uint64_t offset = 0) const;
   core::Stamp words_stamp(int from, int to, std::uint64_t count) const;
   [[noreturn]] void refuse(const Message& message, int from, const core::Fault& fault,
                            std::uint64_t region_size);
+  Message take_received(int from);
   [[noreturn]] void disagree(int with, const std::string& differences);
   void compare(const Message& message, int from);
   template <typename E>

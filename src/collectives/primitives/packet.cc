@@ -35,6 +35,7 @@ void unpack(MessageChannel& channel, const Message& packet, int from,
           "rank " + std::to_string(from) + " sent a packet whose lengths do not add up");
     messages[i]->write().assign(body.begin(),
                                 body.begin() + static_cast<std::ptrdiff_t>(length));
+    channel.require_undamaged(*messages[i], from);
     body = body.subspan(length);
   }
 }

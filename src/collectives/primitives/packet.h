@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Several messages in one, for the schedules in which messages are passed on: the
-// lengths, 64 bits each, then the messages. The messages are checked when they are read.
+// lengths, 64 bits each, then the messages. These have checksums; a length that was damaged
+// leaves none of them whole.
 #pragma once
 
 #include <span>
@@ -17,7 +18,8 @@ constexpr std::size_t packet_limit(std::size_t count, std::size_t limit) {
 
 void pack(std::span<const Message* const> messages, Message& packet);
 
-/// Refuses what rank `from` sent when it is not a packet of so many messages.
+/// Refuses what rank `from` sent when it is not a packet of so many messages, or one of them was
+/// damaged.
 void unpack(MessageChannel& channel, const Message& packet, int from,
             std::span<Message* const> messages);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace topknot::collective {
@@ -17,16 +18,17 @@ class SubgroupTransport final : public Transport {
   int size() const noexcept override { return group_.size(); }
 
   Pending send(int to, std::span<const std::byte> bytes) override {
-    return link_.send(group_.rank(to), bytes);
+    return in_members([&] { return link_.send(group_.rank(to), bytes); });
   }
 
   Pending send_shared(int to,
                       std::shared_ptr<const std::vector<std::byte>> bytes) override {
-    return link_.send_shared(group_.rank(to), std::move(bytes));
+    return in_members(
+        [&] { return link_.send_shared(group_.rank(to), std::move(bytes)); });
   }
 
   Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
-    return link_.recv(group_.rank(from), into, limit);
+    return in_members([&] { return link_.recv(group_.rank(from), into, limit); });
   }
 
   void fail(const LinkError& cause) noexcept override {
@@ -37,15 +39,7 @@ class SubgroupTransport final : public Transport {
   }
   void abandon() noexcept override { link_.abandon(); }
   void wait(Pending message) override {
-    try {
-      link_.wait(message);
-    } catch (const DisagreementError& error) {
-      throw DisagreementError(group_.member_of(error.peer()), error.what());
-    } catch (const OverlongError& error) {
-      throw OverlongError(group_.member_of(error.peer()), error.what());
-    } catch (const LinkError& error) {
-      throw LinkError(group_.member_of(error.peer()), error.what());
-    }
+    in_members([&] { link_.wait(message); });
   }
 
   bool allreduce(std::span<float>) override { return false; }
@@ -64,6 +58,21 @@ class SubgroupTransport final : public Transport {
   }
 
  private:
+  // Errors of the job come out with the peer's member. A channel that has failed throws on a
+  // send and a receive, too.
+  template <typename Call>
+  std::invoke_result_t<Call> in_members(Call call) {
+    try {
+      return call();
+    } catch (const DisagreementError& error) {
+      throw DisagreementError(group_.member_of(error.peer()), error.what());
+    } catch (const OverlongError& error) {
+      throw OverlongError(group_.member_of(error.peer()), error.what());
+    } catch (const LinkError& error) {
+      throw LinkError(group_.member_of(error.peer()), error.what());
+    }
+  }
+
   Transport& link_;
   std::unique_ptr<Transport> owned_;  // link_, where this is a sub-channel
   const Subgroup group_;

@@ -49,7 +49,8 @@ std::string divisors_of(int ranks);
 /// peer's member; for a rank that is none, size() more than the rank.
 std::unique_ptr<Transport> make_subgroup_transport(Transport& link, Subgroup group);
 
-/// `error`, which was thrown in `group`, with the peer's rank in the job.
+/// `error`, which was thrown in `group`, with the peer's rank in the job. The sentence ends with
+/// what the ranks in it are in the job: the peer, and this rank.
 template <typename Error>
 Error seen_from_job(const Error& error, const Subgroup& group) {
   if (error.peer() >= group.size())
@@ -57,7 +58,8 @@ Error seen_from_job(const Error& error, const Subgroup& group) {
   const int rank = group.rank(error.peer());
   return Error(rank, std::string(error.what()) + " Rank " + std::to_string(error.peer()) +
                          " of this group is rank " + std::to_string(rank) +
-                         " of the job.");
+                         " of the job, rank " + std::to_string(group.place()) +
+                         " is rank " + std::to_string(group.rank(group.place())) + ".");
 }
 
 /// Runs `step`, which talks in `group`; errors come out as seen from the job.

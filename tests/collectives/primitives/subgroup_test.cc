@@ -8,6 +8,7 @@
 
 #include "ranks.h"
 #include "refusal.h"
+#include "transports/forwarding_transport.h"
 
 namespace topknot::collective {
 namespace {
@@ -137,6 +138,39 @@ TEST(SubgroupTransport, NamesTheSilentMember) {
                  {.timeout = 5});
   EXPECT_EQ(inside, 1);
   EXPECT_EQ(outside, 3);
+}
+
+/// A channel that has failed because of rank 3.
+class Failed final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  Pending send(int, std::span<const std::byte>) override { throw LinkError(3, "Gone."); }
+  Pending recv(int, std::vector<std::byte>&, std::size_t) override {
+    throw DisagreementError(0, "No.");
+  }
+
+ private:
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return channel;
+  }
+};
+
+TEST(SubgroupTransport, RenumbersWhatASendAndAReceiveThrow) {
+  const auto links = make_inproc(4);
+  Failed failed(*links[1]);
+  const Subgroup members({1, 3}, 1);
+  const auto group = make_subgroup_transport(failed, members);
+  std::vector<std::byte> in;
+  const auto blamed = [&](auto call) {
+    try {
+      in_subgroup(members, call);
+    } catch (const LinkError& error) {
+      return error.peer();
+    }
+    return -1;
+  };
+  EXPECT_EQ(blamed([&] { return group->send(1, {}); }), 3);
+  EXPECT_EQ(blamed([&] { return group->recv(1, in, 1); }), 0);
 }
 
 TEST(SubgroupTransport, KeepsTheKindOfAnError) {
