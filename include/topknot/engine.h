@@ -13,6 +13,7 @@
 #include "topknot/state.h"
 #include "topknot/trace.h"
 #include "topknot/transport.h"
+#include "topknot/transports.h"
 
 namespace topknot {
 
@@ -43,6 +44,9 @@ struct EngineOptions {
   bool dense_vectors = true;
   /// The channel of the link that the engine takes for itself: another for a second engine.
   int channel = 0;
+  /// Whether traces have spans and thresholds: some 30 bytes for each message of a step, and a sweep
+  /// over what was selected.
+  bool details = false;
 };
 
 /// What one step did, as seen by one rank.
@@ -57,9 +61,12 @@ struct StepReport {
   std::uint64_t sent_bytes = 0;
   std::uint64_t sent_messages = 0;
   double select_seconds = 0;  ///< inside the compressors
+  double encode_seconds = 0;  ///< making messages
   double wait_seconds = 0;    ///< inside Transport::wait
-  double busy_seconds = 0;    ///< of the communication thread, the two above among them
+  double decode_seconds = 0;  ///< reading messages
+  double busy_seconds = 0;  ///< of the communication thread, all of the above among them
 
+  double threshold = 0;        ///< the smallest of the buckets' that have one, or 0
   double start = 0;            ///< when begin() was called, by the link's clock
   double seconds = 0;          ///< from begin() until finish() was done
   double exposed_seconds = 0;  ///< that finish() had to wait
@@ -132,6 +139,11 @@ class Engine {
   std::uint64_t steps() const noexcept;
   /// The parameters of each bucket, by turn, with their offsets in it.
   const std::vector<Layout>& buckets() const noexcept;
+  /// What this rank has sent so far and whom it has waited for, over all buckets. Between steps
+  /// only.
+  Traffic traffic() const;
+  /// The length (L2) of this rank's residuals, all buckets together. Between steps only.
+  double residual_norm() const;
   /// What is kept for every coordinate beyond the gradients: residuals and velocities. Working
   /// buffers, which grow with k, are not counted.
   std::uint64_t memory_bytes() const;

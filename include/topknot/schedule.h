@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "topknot/params.h"
 
@@ -24,6 +27,14 @@ class Schedule {
   /// What to send on `step`, counted from 0; 1 is everything.
   virtual double density(std::uint64_t step) const = 0;
 };
+
+/// The schedules by name, and what each does in a line.
+struct ScheduleEntry {
+  std::string_view name;
+  std::string_view summary;
+};
+std::span<const ScheduleEntry> schedules();
+std::vector<Params::Declaration> schedule_parameters(std::string_view name);
 
 /// A schedule by name that ends at `target`, in (0, 1]:
 ///

@@ -9,6 +9,7 @@
 ///   collective.h   Collective::reduce, and the law that every algorithm keeps
 ///   compressor.h   Compressor::select: which coordinates are worth sending
 ///   transports.h   ranks as threads or MPI processes, and a channel that counts
+///   simulated.h    ranks on a virtual clock, over a network of any speed
 ///   error.h        the errors that are thrown, by type
 
 #include "topknot/budget.h"      // IWYU pragma: export
@@ -21,6 +22,7 @@
 #include "topknot/memory.h"      // IWYU pragma: export
 #include "topknot/params.h"      // IWYU pragma: export
 #include "topknot/schedule.h"    // IWYU pragma: export
+#include "topknot/simulated.h"   // IWYU pragma: export
 #include "topknot/sparse.h"      // IWYU pragma: export
 #include "topknot/state.h"       // IWYU pragma: export
 #include "topknot/trace.h"       // IWYU pragma: export

@@ -2,6 +2,9 @@
 #include "engine/bucket.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
 
 #include "core/finite.h"
 
@@ -10,15 +13,22 @@ namespace topknot::engine {
 /// Passes everything on to a compressor, and keeps the time and the count.
 class Bucket::TimedCompressor final : public Compressor {
  public:
-  TimedCompressor(std::unique_ptr<Compressor> inner, const Transport& clock)
-      : inner_(std::move(inner)), clock_(clock) {}
+  /// `traffic` keeps the spans, where it does.
+  TimedCompressor(std::unique_ptr<Compressor> inner, const Transport& clock,
+                  Traffic& traffic)
+      : inner_(std::move(inner)), clock_(clock), traffic_(traffic) {}
 
   bool select(std::span<float> residual, std::span<float> grad, std::size_t k,
               Sparse& out) override {
     const double start = clock_.now();
     const bool finite = inner_->select(residual, grad, k, out);
-    seconds += clock_.now() - start;
+    const double took = clock_.now() - start;
+    seconds += took;
     selected += out.size();
+    if (traffic_.keeps_spans) {
+      traffic_.spans.push_back({Phase::select, -1, start, took});
+      for (const float x : out.value) threshold = std::min(threshold, std::abs(x));
+    }
     return finite;
   }
 
@@ -27,10 +37,13 @@ class Bucket::TimedCompressor final : public Compressor {
 
   double seconds = 0;
   std::uint64_t selected = 0;
+  float threshold = kNone;  // the smallest magnitude selected, where details are kept
+  static constexpr float kNone = std::numeric_limits<float>::infinity();
 
  private:
   std::unique_ptr<Compressor> inner_;
   const Transport& clock_;
+  Traffic& traffic_;
 };
 
 Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel)
@@ -39,7 +52,7 @@ Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int 
       channel_(make_metered(link.channel(channel), traffic_)),
       compressor_(std::make_unique<TimedCompressor>(
           make_compressor(with_shared(recipe.compressor, recipe.collective), layout),
-          *channel_)),
+          *channel_, *traffic_)),
       collective_(make_collective(recipe.collective, *channel_, *compressor_, layout)) {
   check_pair(recipe.compressor, recipe.collective);
   memory_ = make_memory(recipe.memory, layout);
@@ -54,9 +67,11 @@ Bucket::~Bucket() {
 template <typename Exchange>
 StepTrace Bucket::traced(std::size_t k, Exchange exchange) {
   const double start = channel_->now();
+  traffic_->spans.clear();
   const Traffic before = *traffic_;
   compressor_->seconds = 0;
   compressor_->selected = 0;
+  compressor_->threshold = TimedCompressor::kNone;
 
   reducing_ = true;
   const Reduced reduced = exchange();
@@ -71,7 +86,12 @@ StepTrace Bucket::traced(std::size_t k, Exchange exchange) {
   trace.sent_bytes = traffic_->bytes() - before.bytes();
   trace.sent_messages = traffic_->messages() - before.messages();
   trace.select_seconds = compressor_->seconds;
+  trace.encode_seconds = traffic_->encode_seconds - before.encode_seconds;
   trace.wait_seconds = traffic_->wait_seconds - before.wait_seconds;
+  trace.decode_seconds = traffic_->decode_seconds - before.decode_seconds;
+  if (compressor_->threshold != TimedCompressor::kNone)
+    trace.threshold = compressor_->threshold;
+  trace.spans = std::exchange(traffic_->spans, {});
   trace.start = start;
   trace.seconds = channel_->now() - start;
   return trace;

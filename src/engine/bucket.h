@@ -62,6 +62,9 @@ class Bucket {
   void save(State& state);
   void load(const State& state);
 
+  /// From now on traces have spans and thresholds.
+  void keep_details() noexcept { traffic_->keeps_spans = true; }
+
   /// What this rank has sent so far.
   const Traffic& traffic() const noexcept { return *traffic_; }
 

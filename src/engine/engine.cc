@@ -153,6 +153,8 @@ class Engine::Impl {
 
   std::uint64_t steps() const noexcept { return begun_; }
   const std::vector<Layout>& buckets() const noexcept { return layouts_; }
+  Traffic traffic() { return reducer_.traffic(); }
+  double residual_norm() { return reducer_.residual_norm(); }
   std::uint64_t memory_bytes() { return reducer_.memory_bytes(); }
 
  private:
@@ -256,6 +258,8 @@ void Engine::save(State& state) { impl_->save(state); }
 void Engine::load(const State& state) { impl_->load(state); }
 std::uint64_t Engine::steps() const noexcept { return impl_->steps(); }
 const std::vector<Layout>& Engine::buckets() const noexcept { return impl_->buckets(); }
+Traffic Engine::traffic() const { return impl_->traffic(); }
+double Engine::residual_norm() const { return impl_->residual_norm(); }
 std::uint64_t Engine::memory_bytes() const { return impl_->memory_bytes(); }
 
 }  // namespace topknot

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/text.h"
 #include "engine/rules.h"
@@ -13,16 +14,18 @@
 namespace topknot::engine {
 
 Recipe Recipe::of(std::string_view scheme) {
-  const Scheme& found = find_scheme(scheme);
-  return {Spec::parse(found.memory), Spec::parse(found.compressor),
-          Spec::parse(found.collective), Spec::parse(found.schedule)};
+  SchemeParts parts = parse_scheme(scheme);
+  return {std::move(parts.memory), std::move(parts.compressor),
+          std::move(parts.collective), std::move(parts.schedule)};
 }
 
 Recipe Recipe::of(const EngineOptions& options) {
   Recipe recipe = of(options.scheme);
-  if (!options.memory.empty()) recipe.memory = Spec::parse(options.memory);
-  if (!options.compressor.empty()) recipe.compressor = Spec::parse(options.compressor);
-  if (!options.collective.empty()) recipe.collective = Spec::parse(options.collective);
+  if (!options.memory.empty()) recipe.memory = parse_memory(options.memory);
+  if (!options.compressor.empty())
+    recipe.compressor = parse_compressor(options.compressor);
+  if (!options.collective.empty())
+    recipe.collective = parse_collective(options.collective);
   if (!options.schedule.empty()) recipe.schedule = Spec::parse(options.schedule);
   return recipe;
 }

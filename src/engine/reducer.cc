@@ -2,6 +2,7 @@
 #include "engine/reducer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <future>
 #include <utility>
 
@@ -145,7 +146,12 @@ void Reducer::end(bool is_step) {
     report_.sent_bytes += trace.sent_bytes;
     report_.sent_messages += trace.sent_messages;
     report_.select_seconds += trace.select_seconds;
+    if (trace.threshold > 0 &&
+        (report_.threshold == 0 || trace.threshold < report_.threshold))
+      report_.threshold = trace.threshold;
+    report_.encode_seconds += trace.encode_seconds;
     report_.wait_seconds += trace.wait_seconds;
+    report_.decode_seconds += trace.decode_seconds;
     report_.busy_seconds += trace.seconds;
   }
   report_.buckets = std::exchange(traces_, {});
@@ -247,6 +253,22 @@ std::uint64_t Reducer::memory_bytes() {
     for (const auto& [number, slot] : slots_) bytes += slot->memory_bytes();
   });
   return bytes;
+}
+
+Traffic Reducer::traffic() {
+  Traffic all;
+  behind_the_queue([&] {
+    for (const auto& [number, slot] : slots_) slot->add_traffic(all);
+  });
+  return all;
+}
+
+double Reducer::residual_norm() {
+  double squares = 0;
+  behind_the_queue([&] {
+    for (const auto& [number, slot] : slots_) squares += slot->residual_squares();
+  });
+  return std::sqrt(squares);
 }
 
 }  // namespace topknot::engine

@@ -98,6 +98,9 @@ class Reducer {
   std::vector<std::pair<Layout, Totals>> totals();
   const Slot& slot(int number);
   std::uint64_t memory_bytes();
+  /// Of the slots there are now.
+  Traffic traffic();
+  double residual_norm();
 
   /// Whether nothing is queued or under way.
   bool idle() { return pipeline_.idle(); }

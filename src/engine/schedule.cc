@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/names.h"
 #include "topknot/error.h"
 
 namespace topknot {
@@ -76,7 +77,34 @@ class Exponential final : public Schedule {
   const std::uint64_t period_;
 };
 
+constexpr ScheduleEntry kSchedules[] = {
+    {"constant", "the density asked for, from the first step on"},
+    {"dense", "everything for some steps, then the density asked for"},
+    {"exponential", "in stages of equal ratios down to the density asked for"},
+};
+
+std::unique_ptr<Schedule> make(std::string_view name, Params& params, double target,
+                               std::uint64_t steps_per_epoch) {
+  if (name == "constant") return std::make_unique<Constant>(target);
+  if (name == "dense")
+    return std::make_unique<DenseFirst>(target, params, steps_per_epoch);
+  if (name == "exponential")
+    return std::make_unique<Exponential>(target, params, steps_per_epoch);
+  std::vector<std::string> names;
+  for (const ScheduleEntry& entry : kSchedules) names.emplace_back(entry.name);
+  throw ConfigError("There is no schedule named " + std::string(name) +
+                    core::suggestion(name, names) + ".");
+}
+
 }  // namespace
+
+std::span<const ScheduleEntry> schedules() { return kSchedules; }
+
+std::vector<Params::Declaration> schedule_parameters(std::string_view name) {
+  Params params;
+  make(name, params, 1, 0);
+  return params.declared();
+}
 
 std::unique_ptr<Schedule> make_schedule(const Spec& spec, double target,
                                         std::uint64_t steps_per_epoch) {
@@ -84,15 +112,7 @@ std::unique_ptr<Schedule> make_schedule(const Spec& spec, double target,
     throw ConfigError("A density of " + std::to_string(target) +
                       " is not in (0, 1]; 0.01 sends one coordinate in a hundred.");
   Params params = spec.params;
-  std::unique_ptr<Schedule> made;
-  if (spec.name == "constant") made = std::make_unique<Constant>(target);
-  if (spec.name == "dense")
-    made = std::make_unique<DenseFirst>(target, params, steps_per_epoch);
-  if (spec.name == "exponential")
-    made = std::make_unique<Exponential>(target, params, steps_per_epoch);
-  if (!made)
-    throw ConfigError("There is no schedule named " + spec.name + "; nearest is " +
-                      nearest(spec.name, {"constant", "dense", "exponential"}) + ".");
+  auto made = make(spec.name, params, target, steps_per_epoch);
   params.refuse_unknown("The schedule " + spec.name);
   return made;
 }

@@ -21,8 +21,13 @@ void add(StepTrace& total, const StepTrace& part) {
   total.sent_bytes += part.sent_bytes;
   total.sent_messages += part.sent_messages;
   total.select_seconds += part.select_seconds;
+  total.encode_seconds += part.encode_seconds;
   total.wait_seconds += part.wait_seconds;
+  total.decode_seconds += part.decode_seconds;
   total.seconds += part.seconds;
+  if (part.threshold > 0 && (total.threshold == 0 || part.threshold < total.threshold))
+    total.threshold = part.threshold;
+  total.spans.insert(total.spans.end(), part.spans.begin(), part.spans.end());
   if (total.start == 0) total.start = part.start;
 }
 
@@ -62,6 +67,7 @@ Slot::Slot(Layout layout, const EngineOptions& options, const Densities& densiti
         (densities.sends_whole(group) ? recipe.whole() : recipe)
             .clipped(options.clip, link.size(), part.size, coordinates),
         link, next_channel++);
+    if (options.details) part.bucket->keep_details();
     parts_.push_back(std::move(part));
   }
 }
@@ -224,6 +230,18 @@ std::uint64_t Slot::memory_bytes() const {
   std::uint64_t bytes = 0;
   for (const Part& part : parts_) bytes += part.bucket->memory_bytes();
   return bytes;
+}
+
+void Slot::add_traffic(Traffic& total) const {
+  for (const Part& part : parts_) total.add(part.bucket->traffic());
+}
+
+double Slot::residual_squares() const {
+  double squares = 0;
+  for (const Part& part : parts_)
+    for (const float x : part.bucket->residual())
+      squares += static_cast<double>(x) * static_cast<double>(x);
+  return squares;
 }
 
 }  // namespace topknot::engine

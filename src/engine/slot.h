@@ -74,6 +74,8 @@ class Slot {
   /// Of the part in place: of all tensors, where they have one density.
   Units units() const noexcept { return parts_.back().bucket->units(); }
   std::uint64_t memory_bytes() const;
+  void add_traffic(Traffic& total) const;
+  double residual_squares() const;
 
  private:
   struct Piece {

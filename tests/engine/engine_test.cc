@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <barrier>
+#include <cmath>
+#include <set>
 
 #include "core/random.h"
 #include "engine/bucket.h"
@@ -24,6 +26,54 @@ using testing::model;
 using testing::options;
 using testing::run;
 using testing::step;
+
+TEST(Engine, KnowsWhatItSentToWhomAndHowLongItsResidualIs) {
+  run(3, [](Transport& link) {
+    Engine engine(link, model(), options("topka"));
+    std::uint64_t sent = 0;
+    for (std::uint64_t number = 0; number < 3; ++number)
+      sent += step(engine, link.rank(), number).sent_bytes;
+    const Traffic traffic = engine.traffic();
+    EXPECT_EQ(traffic.bytes(), sent);
+    ASSERT_EQ(traffic.bytes_to.size(), 3U);
+    EXPECT_EQ(traffic.bytes_to[static_cast<std::size_t>(link.rank())], 0U);
+    State state;
+    engine.save(state);
+    double squares = 0;
+    for (const auto& [key, value] : state.values)
+      if (const auto* floats = std::get_if<std::vector<float>>(&value))
+        for (const float x : *floats) squares += static_cast<double>(x) * x;
+    EXPECT_GT(squares, 0);
+    EXPECT_DOUBLE_EQ(engine.residual_norm(), std::sqrt(squares));
+  });
+}
+
+TEST(Engine, HasDetailsWhereTheyAreAskedFor) {
+  for (const bool wanted : {false, true})
+    run(2, [&](Transport& link) {
+      EngineOptions asked = options("topka");
+      asked.details = wanted;
+      Engine engine(link, model(), asked);
+      const StepReport report = step(engine, link.rank(), 0);
+      EXPECT_EQ(report.threshold > 0, wanted);
+      EXPECT_GT(report.encode_seconds, 0);
+      EXPECT_GT(report.decode_seconds, 0);
+      std::set<Phase> phases;
+      double waited = 0;
+      for (const StepTrace& bucket : report.buckets)
+        for (const PhaseSpan& span : bucket.spans) {
+          phases.insert(span.phase);
+          EXPECT_GE(span.start, bucket.start);
+          EXPECT_LE(span.start + span.seconds, bucket.start + bucket.seconds);
+          EXPECT_EQ(span.peer, span.phase == Phase::wait ? 1 - link.rank() : -1);
+          if (span.phase == Phase::wait) waited += span.seconds;
+        }
+      EXPECT_EQ(phases.size(), wanted ? 4U : 0U);
+      if (wanted) {
+        EXPECT_NEAR(waited, report.wait_seconds, 1e-9);
+      }
+    });
+}
 
 TEST(Engine, DoesWhatItsBucketsDoForEveryScheme) {
   for (const Scheme& scheme : schemes())
@@ -284,14 +334,18 @@ TEST(Engine, RefusesOptionsThatCannotBe) {
               "There is no scheme named knott; nearest is knot. `topknot list` has all.");
     EXPECT_EQ(
         said([](EngineOptions& o) { o.collective = "ring"; }),
-        "There is no collective named ring; nearest is dense. `topknot list` has all.");
+        "There is no collective named ring; there are dense, topka, allgather_fast, "
+        "topkdsa, ssar, gtopk, spardl, oktopk, hierarchical, knot, exdyna, micro, deft "
+        "and "
+        "cltk. `topknot list` has all.");
     EXPECT_EQ(said([](EngineOptions& o) { o.memory = "residual:decai=1"; }),
               "residual has no parameter decai; nearest is decay (of decay, lr).");
     EXPECT_EQ(said([](EngineOptions& o) { o.density = 0; }),
               "A density of 0.000000 is not in (0, 1]; 0.01 sends one coordinate in a "
               "hundred.");
     EXPECT_EQ(said([](EngineOptions& o) { o.schedule = "cosine"; }),
-              "There is no schedule named cosine; nearest is constant.");
+              "There is no schedule named cosine; there are constant, dense and "
+              "exponential.");
     EXPECT_EQ(said([](EngineOptions& o) { o.rules = {"fc"}; }),
               "A rule is written name=dense or name=0.05, with * in the name for any "
               "characters; \"fc\" is not.");
