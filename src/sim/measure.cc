@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// measure(): the network by messages round a ring, all ranks at once, as collectives use it; the
+// work of a scheme by whole steps, of which what was spent in wait() is taken off.
+#include "sim/measure.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/bucket.h"
+#include "sim/gradient.h"
+#include "transports/control_channel.h"
+
+namespace topknot::sim {
+namespace {
+
+constexpr double kDensities[] = {0.002, 0.01, 0.05};
+constexpr int kSteps = 5;
+
+double median(std::vector<double> x) {
+  const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
+  std::nth_element(x.begin(), middle, x.end());
+  return *middle;
+}
+
+/// The mean over the ranks, the same on all of them.
+double agree(ControlChannel& control, double x) {
+  double sum = 0;
+  const auto all = control.gather(std::vector<double>{x});
+  for (const auto& of_rank : all) sum += of_rank[0];
+  return sum / static_cast<double>(all.size());
+}
+
+class Ring {
+ public:
+  explicit Ring(Transport& link)
+      : link_(link),
+        next_((link.rank() + 1) % link.size()),
+        last_((link.rank() + link.size() - 1) % link.size()) {}
+
+  /// The seconds of a round in which each rank sends `messages` of `bytes` at once.
+  double round(std::size_t bytes, int messages) {
+    const std::vector<std::byte> out(bytes);
+    std::vector<std::vector<std::byte>> in(static_cast<std::size_t>(messages));
+    const double start = link_.now();
+    std::vector<Pending> pending;
+    for (std::vector<std::byte>& one : in)
+      pending.push_back(link_.recv(last_, one, bytes));
+    for (int i = 0; i < messages; ++i) pending.push_back(link_.send(next_, out));
+    for (const Pending one : pending) link_.wait(one);
+    return link_.now() - start;
+  }
+
+  double typical(std::size_t bytes, int messages, int rounds) {
+    std::vector<double> seconds;
+    for (int i = 0; i < rounds; ++i) seconds.push_back(round(bytes, messages));
+    return median(seconds);
+  }
+
+ private:
+  Transport& link_;
+  const int next_;
+  const int last_;
+};
+
+LinkSpeed measure_network(Transport& link, ControlChannel& control) {
+  constexpr int kMany = 32;
+  constexpr std::size_t kLong = std::size_t{4} << 20;
+  if (link.size() == 1) return {};
+  Ring ring(link);
+  ring.typical(64, 1, 20);  // connections are made by the first messages
+  const double one = agree(control, ring.typical(64, 1, 101));
+  const double many = agree(control, ring.typical(64, kMany, 21));
+  const double overhead = std::max((many - one) / (kMany - 1), 0.0);
+  const double large = agree(control, ring.typical(kLong, 1, 5));
+  const double latency = std::max(one - overhead, 0.0);
+  return {.bandwidth = static_cast<double>(kLong) / std::max(large - one, 1e-9),
+          .latency = latency,
+          .overhead = overhead};
+}
+
+/// The work of one rank in a step of `candidate`: at several densities, unless it has one of its
+/// own.
+std::vector<WorkSample> sample_work(Transport& link, ControlChannel& control, int channel,
+                                    const Candidate& candidate, std::size_t n) {
+  std::vector<float> source(n);
+  fill_gradient(source, link.rank(), 0, 0.5);
+  std::vector<WorkSample> samples;
+  const bool has_its_own = candidate.every > 1 || candidate.is_dense();
+  const std::span<const double> densities = has_its_own
+                                                ? std::span(&candidate.density, 1)
+                                                : std::span<const double>(kDensities);
+  for (const double density : densities) {
+    engine::Bucket bucket(Layout::flat(n), candidate.recipe, link, channel++);
+    const auto k = static_cast<std::size_t>(density * static_cast<double>(n));
+    std::vector<float> gradient(n);
+    std::vector<double> seconds;
+    double bytes = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      gradient = source;
+      control.barrier();
+      const StepTrace trace = bucket.step(gradient, k, gradient, 1, density);
+      if (step == 0) continue;  // finds thresholds and allocates
+      seconds.push_back(trace.seconds - trace.wait_seconds);
+      bytes = static_cast<double>(trace.sent_bytes);
+    }
+    samples.push_back({static_cast<double>(n), agree(control, bytes),
+                       std::max(agree(control, median(seconds)), 1e-9)});
+  }
+  return samples;
+}
+
+}  // namespace
+
+Calibration measure(Transport& link, std::span<const Candidate> candidates,
+                    std::size_t coordinates, const std::function<void()>& progress) {
+  // Above all that buckets and their users take.
+  constexpr int kFirstChannel = 5000;
+  ControlChannel control(link);
+  Calibration calibration;
+  calibration.link = measure_network(link, control);
+  int channel = kFirstChannel;
+  for (const Candidate& candidate : candidates) {
+    if (calibration.by_scheme.contains(candidate.scheme)) continue;
+    calibration.by_scheme[candidate.scheme] =
+        fit(sample_work(link, control, channel, candidate, coordinates));
+    channel += static_cast<int>(std::size(kDensities));
+    progress();
+  }
+  return calibration;
+}
+
+}  // namespace topknot::sim
