@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/names.h"
+
 namespace topknot::data {
 
 // The descriptions, each defined in the data set's own file.
@@ -38,19 +40,23 @@ const Dataset& find_dataset(std::string_view name) {
     if (set.name == name) return set;
     names.emplace_back(set.name);
   }
-  throw ConfigError("There is no data set " + in_quotes(name) + "; nearest is " +
-                    nearest(name, names) + ".");
+  throw ConfigError("There is no data set " + in_quotes(name) +
+                    core::suggestion(name, names) + ".");
 }
 
 std::string how_to_get(const Dataset& set) {
   std::string said;
   if (!set.archives.empty())
-    said = "`topknot data " + std::string(set.name) + " DIR` fetches it";
+    said = "`topknot data " + std::string(set.name) + "` fetches it";
   if (!set.by_hand.empty()) {
     if (!said.empty()) said += ", or ";
     said += set.by_hand;
   }
   return said + ".";
+}
+
+bool has_set(const Dataset& set, const fs::path& folder) {
+  return has_mark(set, folder / set.folder) || has_mark(set, folder);
 }
 
 fs::path find_folder(const Dataset& set, const fs::path& folder) {

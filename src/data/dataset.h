@@ -97,13 +97,16 @@ std::span<const Dataset> datasets();
 /// Throws ConfigError that names the nearest when there is none of that name.
 const Dataset& find_dataset(std::string_view name);
 
+/// Whether `folder`, or the set's own in it, has a mark of the set.
+bool has_set(const Dataset& set, const std::filesystem::path& folder);
+
 /// The folder that has the set's files: `folder`, or the set's own in it; where `folder` is
 /// empty, the package's. Throws DataError that says how to get the set when neither has a
 /// mark of it.
 std::filesystem::path find_folder(const Dataset& set,
                                   const std::filesystem::path& folder);
 
-/// How to get the set: "`topknot data cifar10 DIR` fetches it.", or by hand.
+/// How to get the set: "`topknot data cifar10` fetches it.", or by hand.
 std::string how_to_get(const Dataset& set);
 
 /// The data set `name` whose reader is a ReaderType. Throws ConfigError that begins with

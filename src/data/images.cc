@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/images.h"
 
+#include "core/names.h"
 #include "data/dataset.h"
 #include "data/generated/generated.h"
 
@@ -17,8 +18,8 @@ const Dataset& find_images(std::string_view name) {
     names.emplace_back(set.name);
   }
   names.emplace_back("generated");
-  throw ConfigError("There is no set of images " + std::string(name) + "; nearest is " +
-                    nearest(name, names) + ".");
+  throw ConfigError("There is no set of images " + std::string(name) +
+                    core::suggestion(name, names) + ".");
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ void check_kind(const Job& job) {
   Settling::parse(job.settle);
 }
 
+void check_evaluation(const Job& job) {
+  if (!job.evaluate && Spec::parse(job.lr_schedule).name == "plateau")
+    throw ConfigError(
+        "The schedule plateau follows the test loss, so it cannot be without evaluation: "
+        "leave evaluate true, or take another lr_schedule.");
+}
+
 // Of a job as it is run.
 void check_memory(const Job& job) {
   const Spec memory = memory_of(job);
@@ -72,6 +79,7 @@ void check(const Job& job) {
   find_model(Spec::parse(job.model).name);
   check_nonfinite(job);
   check_kind(job);
+  check_evaluation(job);
   make_optimizer(Spec::parse(job.optimizer), {});
   engine::Recipe::of(job);  // looks the names of the exchange up
   std::vector<std::string> notices;

@@ -12,10 +12,7 @@
 
 namespace topknot::train {
 
-Spec memory_of(const Job& job) {
-  return Spec::parse(job.memory.empty() ? find_scheme(job.scheme).memory
-                                        : std::string_view(job.memory));
-}
+Spec memory_of(const Job& job) { return engine::Recipe::of(job).memory; }
 
 namespace {
 
@@ -38,6 +35,19 @@ std::string memory_that_steps(const Spec& optimizer) {
   Params params = optimizer.params;
   const double momentum = params.number("momentum", 0, 0, 1, "");
   return momentum == 0 ? "momentum:momentum=0" : "momentum:" + own;
+}
+
+// The memory of an exchange of updates, for a job that names none.
+std::string memory_of_updates(const Job& job) {
+  const Spec of_scheme = memory_of(job);
+  const std::string given = of_scheme.params.str();
+  if (job.local_steps > 1)
+    return of_scheme.name == "residual" ? of_scheme.str() : "residual";
+  if (!given.empty())
+    throw ConfigError("The optimizer's own memory takes the place of " + of_scheme.str() +
+                      " where updates are exchanged on every step: leave " + given +
+                      " out, or set exchange=gradients.");
+  return memory_that_steps(Spec::parse(job.optimizer));
 }
 
 // Returns whether the job's collective has these values now.
@@ -111,8 +121,7 @@ void place_optimizer(Job& job, std::vector<std::string>& notices) {
   job.outer = "sgd";
   job.outer_lr = 1;
   const std::string optimizer = Spec::parse(job.optimizer).name;
-  if (job.memory.empty())
-    job.memory = rounds ? "residual" : memory_that_steps(Spec::parse(job.optimizer));
+  if (job.memory.empty()) job.memory = memory_of_updates(job);
   notices.push_back(
       rounds
           ? "each worker takes " + std::to_string(job.local_steps) + " steps of " +
@@ -179,9 +188,7 @@ std::string_view monitor_interval(const std::string& model) {
 
 // The job's compressor; where it depends on the length of the run, with that filled in.
 std::string compressor_for(const Job& job, const Pace& pace) {
-  Spec compressor =
-      Spec::parse(job.compressor.empty() ? find_scheme(job.scheme).compressor
-                                         : std::string_view(job.compressor));
+  Spec compressor = engine::Recipe::of(job).compressor;
   if (compressor.name != "adtopk_threshold") return job.compressor;
   constexpr std::uint64_t kMost = 1'000'000'000;
   compressor.params.give("tau", monitor_interval(Spec::parse(job.model).name));

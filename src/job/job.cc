@@ -8,6 +8,7 @@
 #include <sstream>
 #include <variant>
 
+#include "core/names.h"
 #include "core/text.h"
 #include "job/models.h"
 #include "job/optimizer.h"
@@ -25,16 +26,10 @@ constexpr double kAny = std::numeric_limits<double>::max();
 using Member = std::variant<std::string Job::*, std::int64_t Job::*, double Job::*,
                             bool Job::*, std::vector<std::string> Job::*>;
 
-std::string listed(const std::vector<std::string>& names, std::string_view last) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    text.append(i == 0 ? "" : i + 1 == names.size() ? last : ", ").append(names[i]);
-  return text + ", with parameters";
-}
-
-const std::string kModels = listed(model_names(), ", ");
-const std::string kOptimizers = listed(optimizer_names(), " or ");
-const std::string kSchedules = listed(Rates::names(), " or ");
+constexpr const char* kParameters = ", with parameters";
+const std::string kModels = core::listed(model_names(), ", ") + kParameters;
+const std::string kOptimizers = core::listed(optimizer_names(), " or ") + kParameters;
+const std::string kSchedules = core::listed(Rates::names(), " or ") + kParameters;
 
 struct Entry {
   std::string_view name;
@@ -48,8 +43,8 @@ struct Entry {
 const Entry kEntries[] = {
     {"name", &Job::name, 0, 0, "what the run is called"},
     {"model", &Job::model, 0, 0, kModels},
-    {"data", &Job::data, 0, 0, "a data set, see `topknot data`, or generated:..."},
-    {"folder", &Job::folder, 0, 0, "where its files are"},
+    {"data", &Job::data, 0, 0, "a data set, see `topknot list data`, or generated:...; or the folder that it is in"},
+    {"folder", &Job::folder, 0, 0, "of the data sets; empty: TOPKNOT_DATA, ./data, the user's cache, the system's"},
     {"pad", &Job::pad, 0, 64, "augmentation: pixels an image may be shifted by"},
     {"flip", &Job::flip, 0, 0, "augmentation: every other image is mirrored"},
     {"rotate", &Job::rotate, 0, 180, "augmentation: degrees an image may be turned by"},
@@ -58,7 +53,7 @@ const Entry kEntries[] = {
     {"batch", &Job::batch, 1, 1 << 24, "samples of one worker in one pass forward"},
     {"accumulate", &Job::accumulate, 1, 1 << 16, "passes whose gradients make one step"},
     {"workers", &Job::workers, 1, 4096, "ranks; under mpirun its own number counts"},
-    {"threads", &Job::threads, 1, 1024, "threads of one worker's arithmetic"},
+    {"threads", &Job::threads, 1, 1024, "threads of one worker's arithmetic; under a launcher as many as the allocation grants, unless set"},
     {"seed", &Job::seed, 0, 1e15, "of every random draw"},
     {"timeout", &Job::timeout, 1e-3, 1e9, "seconds before a silent peer is given up"},
     {"optimizer", &Job::optimizer, 0, 0, kOptimizers},
@@ -84,7 +79,9 @@ const Entry kEntries[] = {
     {"local_steps", &Job::local_steps, 0, 1e9, "steps from one exchange to the next, which each worker takes alone; 1: an exchange on every step; 0: as budget has it, else 1"},
     {"outer", &Job::outer, 0, 0, "with exchange=gradients, the optimizer of the change that local steps have made, as optimizer; empty: DiLoCo's"},
     {"outer_lr", &Job::outer_lr, 0, kAny, "its learning rate; 1: all the way"},
+    {"evaluate", &Job::evaluate, 0, 0, "whether the model is tried on the test set at all"},
     {"evaluate_every", &Job::evaluate_every, 0, 1e9, "epochs; 0: only at the end"},
+    {"evaluate_samples", &Job::evaluate_samples, 0, 1e15, "of the test set, the first so many; 0: all of it"},
     {"checkpoint_every", &Job::checkpoint_every, 0, 1e15, "steps; 0: at the end of each epoch"},
     {"check_every", &Job::check_every, 0, 1e15, "steps after which all ranks must have the same weights; 0: never"},
     {"nonfinite", &Job::nonfinite, 0, 0, "abort or skip: what a step that is not finite does"},
@@ -109,14 +106,29 @@ std::string_view may_differ(std::string_view key) {
   return "";
 }
 
+/// The key whose meaning begins with the words of `wanted`, as lr's does with those of
+/// learning_rate; empty when there is none.
+std::string key_that_means(std::string_view wanted) {
+  std::string words(wanted);
+  std::replace_if(
+      words.begin(), words.end(), [](char c) { return c == '_' || c == '-'; }, ' ');
+  for (const Entry& entry : kEntries)
+    if (wanted.size() > 2 && entry.meaning.starts_with(words))
+      return std::string(entry.name);
+  return "";
+}
+
 const Entry& find(std::string_view key) {
   std::vector<std::string> names;
   for (const Entry& entry : kEntries) {
-    if (entry.name == key) return entry;
+    if (core::same_name(entry.name, key)) return entry;
     names.emplace_back(entry.name);
   }
-  throw ConfigError("There is no key " + std::string(key) + " in a job; nearest is " +
-                    nearest(key, names) + ".");
+  const std::string meant = key_that_means(key);
+  throw ConfigError(
+      "There is no key " + std::string(key) + " in a job" +
+      (meant.empty() ? core::suggestion(key, names) : "; it is called " + meant) +
+      " (`topknot train --keys` tells of each).");
 }
 
 std::string range(const Entry& entry) {
@@ -178,7 +190,8 @@ std::vector<Key> keys() {
 }
 
 void set(Job& job, std::string_view key, std::string_view value) {
-  const Entry& entry = find(key);
+  const bool folder = key == "data" && value.find('/') < value.find(':');
+  const Entry& entry = find(folder ? "folder" : key);
   if (const auto* member = std::get_if<std::string Job::*>(&entry.member))
     job.*(*member) = std::string(value);
   if (const auto* member = std::get_if<std::int64_t Job::*>(&entry.member))

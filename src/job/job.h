@@ -57,7 +57,9 @@ struct Job : EngineOptions {
   double outer_lr = 0.7;
 
   // Evaluation, checkpoints and checks.
+  bool evaluate = true;
   std::int64_t evaluate_every = 1;
+  std::int64_t evaluate_samples = 0;
   std::int64_t checkpoint_every = 0;
   std::int64_t check_every = 100;
   std::string nonfinite = "abort";
@@ -77,7 +79,8 @@ struct Key {
 std::vector<Key> keys();
 
 /// Sets one key from text, as `--set` gives it; lists are separated by spaces. Throws
-/// ConfigError, with the nearest name or the range, when there is no such key or value.
+/// ConfigError, with the nearest name or the range, when there is no such key or value. A folder
+/// given for `data`, with a slash in it, is that for `folder`: --data takes both, too.
 void set(Job& job, std::string_view key, std::string_view value);
 
 /// The key's value as text that set() would take.

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/names.h"
 #include "topknot/error.h"
 
 namespace topknot::train {
@@ -37,8 +38,12 @@ std::vector<double> epochs_of(std::string_view text) {
 }  // namespace
 
 constexpr Rates::Entry Rates::kSchedules[] = {
-    {"constant", Kind::constant}, {"steps", Kind::steps}, {"cosine", Kind::cosine},
-    {"linear", Kind::linear},     {"decay", Kind::decay}, {"plateau", Kind::plateau},
+    {"constant", Kind::constant, "the same from the warm-up on"},
+    {"steps", Kind::steps, "falls when each of some epochs begins"},
+    {"cosine", Kind::cosine, "half a cosine wave, to zero at the end of the run"},
+    {"linear", Kind::linear, "in a line to zero at the end of the run"},
+    {"decay", Kind::decay, "falls with every epoch"},
+    {"plateau", Kind::plateau, "falls when some epochs have not been better"},
 };
 
 Rates::Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
@@ -51,11 +56,12 @@ Rates::Rates(const Spec& schedule, double lr, double warmup, double warmup_from,
   const auto* const found = std::ranges::find(kSchedules, schedule.name, &Entry::name);
   if (found == std::end(kSchedules))
     throw ConfigError("There is no schedule of the learning rate named " + schedule.name +
-                      "; nearest is " + nearest(schedule.name, names()) + ".");
+                      core::suggestion(schedule.name, names()) + ".");
   kind_ = found->kind;
   Params params = schedule.params;
   read(params);
   params.refuse_unknown(schedule.name);
+  parameters_ = params.declared();
 }
 
 void Rates::read(Params& params) {
@@ -83,6 +89,11 @@ std::vector<std::string> Rates::names() {
   std::vector<std::string> names;
   for (const Entry& entry : kSchedules) names.emplace_back(entry.name);
   return names;
+}
+
+std::string_view Rates::summary(std::string_view name) {
+  const auto* const found = std::ranges::find(kSchedules, name, &Entry::name);
+  return found == std::end(kSchedules) ? "" : found->summary;
 }
 
 double Rates::at(double epoch) const {

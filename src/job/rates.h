@@ -30,6 +30,10 @@ class Rates {
 
   /// The schedules' names.
   static std::vector<std::string> names();
+  /// What one of them does in a line.
+  static std::string_view summary(std::string_view name);
+  /// The parameters that this one reads.
+  const std::vector<Params::Declaration>& parameters() const { return parameters_; }
 
   /// The rate at `epoch` epochs, parts of one included, from the start.
   double at(double epoch) const;
@@ -45,6 +49,7 @@ class Rates {
   struct Entry {
     std::string_view name;
     Kind kind;
+    std::string_view summary;
   };
   static const Entry kSchedules[];
 
@@ -60,6 +65,7 @@ class Rates {
   double factor_ = 1;
   std::vector<double> at_;
   std::int64_t patience_ = 0;
+  std::vector<Params::Declaration> parameters_;
 
   double best_;
   double reached_ = 1;       // the product of the plateau's factors so far

@@ -5,6 +5,7 @@
 
 #include "job/engine_options.h"
 #include "train/passes.h"
+#include "train/stopwatch.h"
 
 namespace topknot::train {
 namespace {
@@ -44,9 +45,11 @@ void EveryStep::finish(std::span<StepRecord> round, bool /*closes_round*/) {
   step.report = replica_.engine().finish();
   step.finite = step.report.finite;
   if (!step.finite) return;
+  const Stopwatch watch;
   const double squares = clip_ > 0 ? replica_.gradient_squares() : 0;
   apply_gradients(job_, *optimizer_, replica_, step.lr, clip_factor(squares, clip_));
   apply_updates(step.lr);
+  step.optimizer_seconds = watch.seconds();
 }
 
 void EveryStep::apply_updates(double lr) {

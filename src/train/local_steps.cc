@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/stopwatch.h"
+
 namespace topknot::train {
 
 LocalSteps::LocalSteps(const Job& job, Replica& replica, Transport& link)
@@ -31,7 +33,9 @@ void LocalSteps::begin(double /*lr*/, bool opens_round) {
 
 void LocalSteps::finish(std::span<StepRecord> round, bool closes_round) {
   StepRecord& step = round.back();
+  const Stopwatch watch;
   step.finite = step_alone(step.lr);
+  step.optimizer_seconds = watch.seconds();
   if (!step.finite && !nonfinite_) nonfinite_ = find_in_gradients(replica_);
   if (closes_round) {
     if (!nonfinite_ && job_.nonfinite == "abort") nonfinite_ = find_in_weights(replica_);

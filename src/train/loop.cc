@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "topknot/error.h"
 #include "train/channels.h"
 #include "train/passes.h"
 #include "train/replica_fields.h"
@@ -23,19 +24,29 @@
 #include "train/start.h"
 
 namespace topknot::train {
+namespace {
+
+EngineOptions with_details(EngineOptions options, bool details) {
+  options.details = details;
+  return options;
+}
+
+}  // namespace
 
 Loop::Loop(Transport& link, Job job, const TrainOptions& options, Observer& observer,
            Comparison& comparison)
-    : comparison_(comparison),
+    : link_(link),
+      comparison_(comparison),
       options_(options),
       observer_(observer),
       rank_info_{link.rank(), link.size()},
       job_(prepared(std::move(job), notices_)),
-      task_(make_task(job_, rank_info_)),
+      task_(load()),
       progress_(job_, *task_),
       replica_(task_->model(), link,
-               engine_options(job_, kEngineChannel,
-                              Pace::of(job_, progress_.steps_per_epoch()))),
+               with_details(engine_options(job_, kEngineChannel,
+                                           Pace::of(job_, progress_.steps_per_epoch())),
+                            options.details)),
       synchronizer_(make_synchronizer(job_, *task_, replica_, link)),
       rates_(Spec::parse(job_.lr_schedule), job_.lr, job_.warmup, job_.warmup_from,
              static_cast<double>(job_.epochs)),
@@ -60,9 +71,19 @@ Outcome Loop::run() {
   }
   drift_.require_equal(live());
   outcome_.recorded_steps = recorder_.finish();
-  if (!stopping_ && !evaluated_ && !nonfinite_.failed()) evaluate();
+  if (job_.evaluate && !stopping_ && !evaluated_ && !nonfinite_.failed()) evaluate();
   outcome_.seconds = watch.seconds();
   return finish();
+}
+
+std::unique_ptr<Task> Loop::load() {
+  observer_.on_activity({.what = "loading " + job_.data});
+  auto task = make_task(job_, rank_info_);
+  task->on_evaluated = [this](std::uint64_t done, std::uint64_t total) {
+    observer_.on_activity({.what = "evaluating", .done = done, .total = total});
+  };
+  observer_.on_activity({.what = "building the exchange"});
+  return task;
 }
 
 Live Loop::live() {
@@ -72,14 +93,21 @@ Live Loop::live() {
 
 void Loop::start() {
   first_step_ = progress_.position.step;
-  const Start start =
-      describe_start(job_, progress_, *task_, replica_, rank_info_.ranks, notices_);
+  const Start start = plan();
+  if (first_step_ > start.steps)
+    throw ConfigError("The checkpoint was made after step " +
+                      std::to_string(first_step_) + " and the job ends after " +
+                      std::to_string(start.steps) + ": give it more steps or epochs.");
   outcome_.dense_bytes_per_step = static_cast<double>(start.dense_bytes);
   checkpoints_.start_at(first_step_);
   drift_.start_at(first_step_);
   nonfinite_.plan(start.steps - std::min(start.steps, first_step_));
   recorder_.plan(first_step_, start.steps);
   observer_.on_start(start);
+}
+
+Start Loop::plan() {
+  return describe_start(job_, progress_, *task_, replica_, rank_info_.ranks, notices_);
 }
 
 void Loop::step() {
@@ -101,7 +129,11 @@ void Loop::step() {
                             progress_.epoch_is_done() || progress_.is_over();
   synchronizer_->finish(round_, closes_round);
   if (!record.finite) passes_.restore();
-  if (closes_round) stopping_ = share_round(control_, round_, observer_.asked_to_stop());
+  if (closes_round) {
+    const Stopwatch agreement;
+    stopping_ = share_round(control_, round_, observer_.asked_to_stop());
+    record.agree_seconds = agreement.seconds();
+  }
   record.seconds = watch.seconds();
   if (closes_round) end_round();
 }
@@ -110,7 +142,11 @@ void Loop::pass(StepRecord& record) {
   const Stopwatch watch;
   const bool recorded = recorder_.wants(record.step);
   const bool overlap = synchronizer_->overlaps() && !recorded;
-  record.loss = run_passes(job_, *task_, replica_, progress_.position, overlap);
+  const Passed passed = run_passes(job_, *task_, replica_, progress_.position, overlap);
+  record.loss = passed.loss;
+  record.data_seconds = passed.data_seconds;
+  record.forward_seconds = passed.forward_seconds;
+  record.backward_seconds = passed.backward_seconds;
   record.compute_seconds = watch.seconds();
   // No gradient has been handed over, so they are still this rank's own.
   if (recorded) recorder_.take(record.step, replica_);
@@ -119,6 +155,9 @@ void Loop::pass(StepRecord& record) {
 
 void Loop::end_round() {
   damage();
+  const std::uint64_t every = options_.residual_every;
+  if (every > 0 && (round_.back().step + 1) % every < round_.size())
+    round_.back().residual_norm = replica_.engine().residual_norm();
   nonfinite_.judge(round_, [&] {
     return describe(synchronizer_->locate_nonfinite(round_start_), replica_, control_);
   });
@@ -149,10 +188,12 @@ void Loop::end_epoch() {
   record.train_loss = totals_.end_epoch();
   record.lr = rates_.at(progress_.epochs());
   const auto every = static_cast<std::uint64_t>(job_.evaluate_every);
-  record.evaluated =
-      progress_.is_last_epoch() || (every > 0 && (record.epoch + 1) % every == 0);
+  record.evaluated = job_.evaluate && (progress_.is_last_epoch() ||
+                                       (every > 0 && (record.epoch + 1) % every == 0));
   if (record.evaluated) {
+    record.evaluation_start = link_.now();
     evaluate();
+    record.evaluation_seconds = link_.now() - record.evaluation_start;
     record.test_loss = evaluation_.test_loss;
     record.metric = evaluation_.metric;
     record.others = evaluation_.others;
@@ -164,6 +205,7 @@ void Loop::end_epoch() {
 }
 
 void Loop::evaluate() {
+  observer_.on_activity({.what = "evaluating", .total = task_->test_samples()});
   evaluation_ = train::evaluate(*task_, replica_, control_);
   rates_.learn(evaluation_.score);
   evaluated_ = true;
@@ -173,9 +215,11 @@ Outcome Loop::finish() {
   if (!nonfinite_.failed() && !stopping_)
     nonfinite_.judge_losses(totals_.train_loss(), evaluation_.test_loss);
   outcome_.steps = progress_.position.step;
+  outcome_.first_step = first_step_;
   outcome_.epochs = progress_.position.epoch;
   outcome_.metric = evaluation_.metric;
   totals_.write_to(outcome_, outcome_.steps - first_step_);
+  outcome_.traffic = replica_.engine().traffic();
   outcome_.weights_hash = replica_.weights_hash();
   outcome_.skipped_steps = nonfinite_.skipped_steps();
   outcome_.not_finite = nonfinite_.failure();

@@ -32,8 +32,11 @@ class Loop {
 
   /// All ranks call it, once.
   Outcome run();
+  /// What the observer hears before the first step.
+  Start plan();
 
  private:
+  std::unique_ptr<Task> load();
   Live live();
   void start();
   void step();
@@ -45,6 +48,7 @@ class Loop {
   Outcome finish();
   void damage();
 
+  Transport& link_;
   Comparison& comparison_;
   const TrainOptions& options_;
   Observer& observer_;

@@ -3,16 +3,21 @@
 
 namespace topknot::train {
 
-double run_passes(const Job& job, Task& task, Replica& replica, Position& at,
+Passed run_passes(const Job& job, Task& task, Replica& replica, Position& at,
                   bool overlap) {
-  double mean = 0;
+  Passed all;
   for (std::int64_t i = 0; i < job.accumulate; ++i) {
+    const Stopwatch forward;
     const torch::Tensor loss = task.loss(at) / static_cast<double>(job.accumulate);
+    all.data_seconds += task.data_seconds();
+    all.forward_seconds += forward.seconds() - task.data_seconds();
     at.sample += task.samples_per_pass();
+    const Stopwatch backward;
     replica.backward(loss, overlap && i + 1 == job.accumulate);
-    mean += loss.item<double>();
+    all.backward_seconds += backward.seconds();
+    all.loss += loss.item<double>();
   }
-  return mean;
+  return all;
 }
 
 std::vector<std::span<float>> pass_state(Task& task, const Replica& replica) {

@@ -12,6 +12,7 @@ void RunTotals::add(std::span<const StepRecord> round) {
     exposed_seconds_ += step.report.exposed_seconds;
     busy_seconds_ += step.report.busy_seconds;
     if (!step.finite) continue;
+    ++applied_steps_;
     epoch_loss_ += step.loss;
     ++epoch_steps_;
   }
@@ -36,7 +37,8 @@ void RunTotals::write_to(Outcome& outcome, std::uint64_t steps) const {
   const auto count = static_cast<double>(std::max<std::uint64_t>(steps, 1));
   outcome.settle_bytes = settle_bytes_;
   outcome.sent_bytes_per_step =
-      (sent_bytes_ + static_cast<double>(settle_bytes_)) / count;
+      (sent_bytes_ + static_cast<double>(settle_bytes_)) /
+      static_cast<double>(std::max<std::uint64_t>(applied_steps_, 1));
   outcome.exposed_seconds_per_step = exposed_seconds_ / count;
   outcome.overlap =
       busy_seconds_ > 0 ? std::clamp(1 - exposed_seconds_ / busy_seconds_, 0.0, 1.0) : 0;

@@ -25,6 +25,7 @@ class RunTotals {
  private:
   double sent_bytes_ = 0;
   std::uint64_t settle_bytes_ = 0;
+  std::uint64_t applied_steps_ = 0;
   double exposed_seconds_ = 0;
   double busy_seconds_ = 0;
   double epoch_loss_ = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/start.h"
 
+#include "core/text.h"
+
 namespace topknot::train {
 
 Start describe_start(const Job& job, const Progress& progress, const Task& task,
@@ -12,6 +14,7 @@ Start describe_start(const Job& job, const Progress& progress, const Task& task,
   for (const std::size_t size : replica.sizes()) start.parameters += size;
   start.train_samples = task.train_samples();
   start.test_samples = task.test_samples();
+  start.data_fingerprint = core::hexadecimal(task.data_fingerprint());
   start.steps_per_epoch = progress.steps_per_epoch();
   start.steps = progress.steps_at_end();
   start.first_step = progress.position.step;

@@ -6,12 +6,15 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "job/job.h"
+#include "train/stopwatch.h"
 #include "train/train.h"
 
 namespace topknot::train {
@@ -32,11 +35,14 @@ struct RankInfo {
   int ranks = 1;
 };
 
+/// Is told how many samples of how many have been evaluated, by all ranks if they go alike.
+using OnEvaluated = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
 /// Calls `judge` with this rank's share of [0, size), strided by rank count: at most `at_once`
-/// samples at a time.
+/// samples at a time, and `told` after each time.
 template <typename Judge>
 void share_out(const RankInfo& rank_info, std::uint64_t size, std::size_t at_once,
-               Judge judge) {
+               const OnEvaluated& told, Judge judge) {
   std::vector<std::uint64_t> samples;
   for (auto i = static_cast<std::uint64_t>(rank_info.rank); i < size;
        i += static_cast<std::uint64_t>(rank_info.ranks)) {
@@ -44,8 +50,15 @@ void share_out(const RankInfo& rank_info, std::uint64_t size, std::size_t at_onc
     if (samples.size() < at_once) continue;
     judge(samples);
     samples.clear();
+    told(i + 1, size);
   }
   if (!samples.empty()) judge(samples);
+}
+
+/// How many of the `size` samples of a test set the job evaluates.
+inline std::uint64_t evaluated_samples(const Job& job, std::uint64_t size) {
+  const auto most = static_cast<std::uint64_t>(job.evaluate_samples);
+  return most == 0 ? size : std::min(most, size);
 }
 
 class Task {
@@ -56,6 +69,7 @@ class Task {
   virtual torch::nn::Module& model() = 0;
 
   virtual std::uint64_t train_samples() const = 0;
+  /// Those that the job evaluates.
   virtual std::uint64_t test_samples() const = 0;
   /// A hash of the training and test data: equal on ranks that have the same data.
   virtual std::uint64_t data_fingerprint() const = 0;
@@ -65,10 +79,15 @@ class Task {
   /// This rank's loss in the pass that starts at `at`, as a scalar for the backward pass. Every
   /// random draw is a function of the job's seed, the rank and `at`.
   virtual torch::Tensor loss(const Position& at) = 0;
+  /// How much of the last loss() was making the batch, in seconds.
+  double data_seconds() const noexcept { return data_seconds_; }
 
   /// Sums over this rank's share of the test set; the loop adds up those of all ranks in rank
   /// order. The first is the number of samples, the second the sum of their losses.
   virtual std::vector<double> evaluate() = 0;
+  /// Hears of an evaluation while it runs.
+  OnEvaluated on_evaluated = [](std::uint64_t, std::uint64_t) {};
+
   virtual Metric metric(const std::vector<double>& sums) const = 0;
   /// Further metrics, which are only shown.
   virtual std::vector<Metric> others(const std::vector<double>&) const { return {}; }
@@ -80,6 +99,13 @@ class Task {
   virtual double score(const std::vector<double>& sums) const {
     return sums[1] / sums[0];
   }
+
+ protected:
+  /// loss() calls it when its batch is there, with a watch that it started first.
+  void batch_is_made(const Stopwatch& watch) { data_seconds_ = watch.seconds(); }
+
+ private:
+  double data_seconds_ = 0;
 };
 
 /// The task that the job's model belongs to. Throws ConfigError, DataError.

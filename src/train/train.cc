@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/train.h"
 
+#include <torch/version.h>
+
 #include "train/channels.h"
 #include "train/loop.h"
 #include "train/replica_fields.h"
@@ -17,6 +19,16 @@ Outcome train(Transport& link, const Job& job, const TrainOptions& options,
   check(job);
   at::set_num_threads(static_cast<int>(job.threads));
   return Loop(link, job, options, observer, comparison).run();
+}
+
+std::string torch_version() { return TORCH_VERSION; }
+
+Start plan(Transport& link, const Job& job, Observer& observer) {
+  check(job);
+  at::set_num_threads(static_cast<int>(job.threads));
+  Comparison comparison(link, kComparisonChannel);
+  const TrainOptions options;
+  return Loop(link, job, options, observer, comparison).plan();
 }
 
 }  // namespace topknot::train

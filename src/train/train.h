@@ -28,6 +28,7 @@ struct Start {
   std::uint64_t parameters = 0;
   std::uint64_t train_samples = 0;
   std::uint64_t test_samples = 0;
+  std::string data_fingerprint;  ///< 16 hexadecimal digits, other for other data
   std::uint64_t steps_per_epoch = 0;
   std::uint64_t steps = 0;  ///< taken when the run ends, those before a resume included
   std::uint64_t first_step = 0;   ///< not 0 after a resume
@@ -51,7 +52,14 @@ struct StepRecord {
   std::uint64_t samples = 0;     ///< of all ranks
   std::uint64_t sent_bytes = 0;  ///< by the rank that sent most
   double seconds = 0;            ///< the whole step, data and optimizer included
-  double compute_seconds = 0;    ///< forward and backward
+  double compute_seconds = 0;    ///< data, forward and backward
+  double data_seconds = 0;       ///< making the batches
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double optimizer_seconds = 0;  ///< moving the weights
+  double agree_seconds = 0;  ///< telling each other losses and bytes after the exchange
+  double residual_norm =
+      0;  ///< of this rank's residuals after the step, where it is wanted
   StepReport report;
 };
 
@@ -65,13 +73,24 @@ struct EpochRecord {
   Metric metric;
   std::vector<Metric> others;  ///< such as NDCG@10 beside HR@10
   double seconds = 0;
+  double evaluation_start = 0;  ///< by the link's clock; this rank's own, as the next
+  double evaluation_seconds = 0;
   double lr = 0;
+};
+
+/// A part of a run that may take long and is no step: loading, building, evaluating.
+struct Activity {
+  std::string what;         ///< "loading cifar10"
+  std::uint64_t done = 0;   ///< of all ranks together, about
+  std::uint64_t total = 0;  ///< 0: not known
 };
 
 /// Is told of one rank's training while it runs, by that rank's thread.
 class Observer {
  public:
   virtual ~Observer() = default;
+  /// An activity begins, or is further than it was.
+  virtual void on_activity(const Activity&) {}
   virtual void on_start(const Start&) {}
   /// After every exchange, for each step since the one before.
   virtual void on_step(const StepRecord&) {}
@@ -96,6 +115,10 @@ struct TrainOptions {
   std::filesystem::path checkpoints = {};
   /// Resume from the newest checkpoint; NoCheckpointError when there is none.
   bool resume = false;
+  /// EngineOptions::details
+  bool details = false;
+  /// Every so many steps the length of the residual is measured, a sweep over it; 0: never.
+  std::uint64_t residual_every = 0;
   RecordOptions record = {};
   /// For tests alone: called with each parameter's name and weights before the first step and
   /// after every exchange, and may change them.
@@ -106,17 +129,20 @@ struct TrainOptions {
 
 /// The result of a run; equal on all ranks but for the times.
 struct Outcome {
-  std::uint64_t steps = 0;   ///< those before a resume included
-  std::uint64_t epochs = 0;  ///< completed
-  double seconds = 0;        ///< of training, evaluation included
-  Metric metric;             ///< of the last evaluation
-  double sent_bytes_per_step =
-      0;  ///< mean over this run's steps, of the rank that sent most
+  std::uint64_t steps = 0;       ///< those before a resume included
+  std::uint64_t first_step = 0;  ///< of this run
+  std::uint64_t epochs = 0;      ///< completed
+  double seconds = 0;            ///< of training, evaluation included
+  Metric metric;                 ///< of the last evaluation
+  /// All that the rank which sent most has sent in this run, over the steps that were applied: one
+  /// that was skipped is no saving.
+  double sent_bytes_per_step = 0;
   std::uint64_t settle_bytes =
       0;  ///< of all exchanges that settled residuals, included above
   double dense_bytes_per_step = 0;
   double exposed_seconds_per_step = 0;  ///< mean, of this rank
   double overlap = 0;                   ///< share of communication that was hidden
+  Traffic traffic;                      ///< of this rank in this run
   std::string weights_hash;             ///< 16 hexadecimal digits
   bool stopped_early = false;           ///< was asked to stop, and saved a checkpoint
   std::uint64_t recorded_steps = 0;     ///< whose gradients are in the file
@@ -126,10 +152,18 @@ struct Outcome {
   std::string not_finite;
 };
 
+/// The version of torch that trains, as in "2.13.0".
+std::string torch_version();
+
 /// Trains. All ranks call it with equal jobs and options; where these differ, all throw
 /// StartedUnlikeError before the first step. Throws ConfigError, DataError, LinkError,
 /// DisagreementError, DriftError, NoCheckpointError, StorageError.
 Outcome train(Transport& link, const Job& job, const TrainOptions& options,
               Observer& observer);
+
+/// What train() would tell its observer before the first step of a run that is not resumed. Makes
+/// this rank's model and engine, and sends nothing: the other ends of `link` need nobody. Throws
+/// as train() does.
+Start plan(Transport& link, const Job& job, Observer& observer);
 
 }  // namespace topknot::train

@@ -106,10 +106,10 @@ TEST(Cifar, RefusesThePythonVersionWithTheCure) {
 TEST(Cifar, SaysHowToGetWhatIsMissing) {
   const TemporaryFolder folder;
   expect_refusal([&] { open_images("cifar10", folder.path(), Split::train); },
-                 "topknot data cifar10 DIR");
+                 "topknot data cifar10");
   expect_refusal(
       [&] { open_images("cifar100", folder.path() / "nowhere", Split::train); },
-      "topknot data cifar100 DIR");
+      "topknot data cifar100");
 }
 
 TEST(Cifar10, ReadsTheRealSet) {

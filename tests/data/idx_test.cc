@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(, Idx, ::testing::Bool(),
 TEST(IdxFolder, SaysHowToGetWhatIsMissing) {
   const TemporaryFolder folder;
   expect_refusal([&] { open_images("mnist", folder.path(), Split::train); },
-                 "topknot data mnist DIR");
+                 "topknot data mnist");
   expect_refusal([&] { open_images("fashion-mnist", folder.path(), Split::train); },
                  "apt install dataset-fashion-mnist");
 }

@@ -168,7 +168,7 @@ TEST(RawRatings, RefuseWhatIsBroken) {
 
 TEST(RatingsFolder, SaysHowToGetWhatIsMissing) {
   const TemporaryFolder folder;
-  expect_refusal([&] { open(folder); }, "topknot data ml-1m DIR");
+  expect_refusal([&] { open(folder); }, "topknot data ml-1m");
   EXPECT_REFUSAL(
       open(folder, "ml-2m"), ConfigError,
       "There are no ratings \"ml-2m\"; there are ml-1m, ml-20m and generated.");

@@ -66,7 +66,7 @@ TEST_F(An4, RefusesListsThatDoNotAgree) {
 TEST_F(An4, SaysHowToGetWhatIsMissing) {
   const TemporaryFolder empty;
   expect_refusal([&] { open_speech("an4", empty.path(), Split::train); },
-                 "topknot data an4 DIR");
+                 "topknot data an4");
   EXPECT_REFUSAL(open_speech("an5", empty.path(), Split::train), ConfigError,
                  "There is no speech \"an5\"; there are an4 and generated.");
 }

@@ -41,7 +41,7 @@ TEST(Wikitext, RefusesAWordOutsideTheVocabulary) {
 TEST(Wikitext, RefusesWhatIsMissingOrEmpty) {
   const TemporaryFolder folder;
   expect_refusal([&] { open_words("wikitext2", folder.path()); },
-                 "topknot data wikitext2 DIR");
+                 "topknot data wikitext2");
   write_set("wikitext2", folder.path());
   write_file(folder.path() / "wikitext-2/wiki.valid.tokens", std::string_view(""));
   expect_refusal([&] { open_words("wikitext2", folder.path()); },

@@ -90,7 +90,7 @@ TEST(CodePoints, SurviveEncodingAndDecoding) {
 TEST(WordPiece, RefusesABrokenVocabulary) {
   const TemporaryFolder folder;
   expect_refusal([&] { open_word_pieces("bert-vocab", folder.path()); },
-                 "topknot data bert-vocab DIR");
+                 "topknot data bert-vocab");
   write_file(folder.path() / "vocab.txt",
              std::string_view("[PAD]\n[UNK]\n[CLS]\n[SEP]\n"));
   expect_refusal([&] { open_word_pieces("bert-vocab", folder.path()); }, "has no [MASK]");

@@ -30,8 +30,7 @@ TEST(Check, LooksEveryNameUp) {
   EXPECT_EQ(said({{"optimizer", "sdg"}}),
             "There is no optimizer named sdg; nearest is sgd.");
   EXPECT_EQ(said({{"optimizer", "sgd:beta1=0.9"}}),
-            "sgd has no parameter beta1; nearest is nesterov (of momentum_of, nesterov, "
-            "momentum).");
+            "sgd has no parameter beta1; there are momentum_of, nesterov and momentum.");
   EXPECT_EQ(said({{"outer", "sgd:nestorov=1"}}),
             "sgd has no parameter nestorov; nearest is nesterov (of momentum_of, "
             "nesterov, momentum).");
@@ -39,14 +38,14 @@ TEST(Check, LooksEveryNameUp) {
       said({{"lr_schedule", "cosinus"}}),
       "There is no schedule of the learning rate named cosinus; nearest is cosine.");
   EXPECT_EQ(said({{"lr_schedule", "decay:patience=3"}}),
-            "decay has no parameter patience; nearest is factor (of factor).");
+            "decay has no parameter patience; there is factor.");
   EXPECT_EQ(said({{"scheme", "knott"}}),
             "There is no scheme named knott; nearest is knot. `topknot list` has all.");
   EXPECT_EQ(
       said({{"memory", "residuals"}}),
       "There is no memory named residuals; nearest is residual. `topknot list` has all.");
   EXPECT_EQ(said({{"memory", "residual:momentum=0.9"}}),
-            "residual has no parameter momentum; nearest is decay (of decay, lr).");
+            "residual has no parameter momentum; there are decay and lr.");
   EXPECT_EQ(
       said({{"compressor", "topkk"}}),
       "There is no compressor named topkk; nearest is topk. `topknot list` has all.");
@@ -55,6 +54,9 @@ TEST(Check, LooksEveryNameUp) {
   EXPECT_EQ(
       said({{"collective", "oktop"}}),
       "There is no collective named oktop; nearest is oktopk. `topknot list` has all.");
+  EXPECT_TRUE(said({{"scheme", "knot:valeus=bf16"}})
+                  .starts_with("The scheme knot has no parameter valeus; nearest is "
+                               "values (of "));
   EXPECT_EQ(said({{"density", "0"}}), "");
   EXPECT_EQ(said({{"density_schedule", "exponent"}}),
             "There is no schedule named exponent; nearest is exponential.");

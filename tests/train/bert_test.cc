@@ -132,12 +132,12 @@ TEST(Bert, SaysWhatIsWrong) {
                  "bert: pairs of length 513 need as many places, and there are 512.");
   job.model = "bert:size=huge";
   EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,
-                 "There is no size=huge; nearest is base (of base, small, tiny).");
+                 "There is no size=huge; there are base, small and tiny.");
   job = small_job();
   job.data = "wikipedia-en";
   job.folder = "/nowhere";
   EXPECT_REFUSAL(make_task(job, {0, 1}), DataError,
-                 "/nowhere: there is no bert-vocab in it; `topknot data bert-vocab DIR` "
+                 "/nowhere: there is no bert-vocab in it; `topknot data bert-vocab` "
                  "fetches it.");
 }
 

@@ -147,8 +147,8 @@ TEST(Language, SaysWhatIsWrong) {
                  "30; leave one of them out.");
   job.model = "lstm:depth=2";
   EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,
-                 "lstm has no parameter depth; nearest is width (of layers, width, "
-                 "embedding, tied, dropout, bptt).");
+                 "lstm has no parameter depth; there are layers, width, embedding, tied, "
+                 "dropout and bptt.");
   job = small_job();
   job.data = "wikitext3";
   EXPECT_REFUSAL(make_task(job, {0, 1}), ConfigError,

@@ -69,7 +69,7 @@ TEST(Models, RefuseWhatTheyCannotSee) {
   EXPECT_REFUSAL(made("resnet21", kCifar, 10), ConfigError,
                  "There is no model named resnet21; nearest is resnet20.");
   EXPECT_REFUSAL(made("mlp:width=3", kCifar, 10), ConfigError,
-                 "mlp has no parameter width; nearest is hidden (of hidden).");
+                 "mlp has no parameter width; there is hidden.");
 }
 
 TEST(Models, AreMadeForOneTask) {

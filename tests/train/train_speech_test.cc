@@ -80,13 +80,13 @@ TEST(Acoustic, GivesProbabilities) {
 }
 
 TEST(Acoustic, RefusesWhatItCannotBe) {
-  EXPECT_REFUSAL(
-      make("front=conv3d"), ConfigError,
-      "There is no front=conv3d; nearest is conv2d (of conv2d, conv1d, none).");
+  EXPECT_REFUSAL(make("front=conv3d"), ConfigError,
+                 "There is no front=conv3d; nearest are conv2d and conv1d (of conv2d, "
+                 "conv1d, none).");
   EXPECT_REFUSAL(make("directions=3"), ConfigError, "directions=3 is not in 1..2.");
   EXPECT_REFUSAL(make("depth=3"), ConfigError,
-                 "acoustic has no parameter depth; nearest is width (of front, layers, "
-                 "width, directions, lookahead, dropout).");
+                 "acoustic has no parameter depth; there are front, layers, width, "
+                 "directions, lookahead and dropout.");
 }
 
 TEST(Recognition, LearnsTheSpokenTones) {

@@ -65,7 +65,9 @@ class Pretraining final : public Task {
 
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return train_.pairs.size(); }
-  std::uint64_t test_samples() const override { return test_.pairs.size(); }
+  std::uint64_t test_samples() const override {
+    return evaluated_samples(job_, test_.pairs.size());
+  }
   std::uint64_t data_fingerprint() const override {
     return joined(data::fingerprint(train_.documents),
                   data::fingerprint(test_.documents));
@@ -75,6 +77,7 @@ class Pretraining final : public Task {
   }
 
   torch::Tensor loss(const Position& at) override {
+    const Stopwatch watch;
     const Permutation order(train_.pairs.size(), stream(job_, Draw::shuffle, at.epoch));
     std::vector<data::MaskedPair> pairs;
     const std::uint64_t first =
@@ -82,6 +85,7 @@ class Pretraining final : public Task {
     for (std::uint64_t i = first; i < first + batch_; ++i)
       pairs.push_back(drawn(train_, order(i % train_.pairs.size()), at.epoch, i));
     const Batch batch = batch_of(pairs);
+    batch_is_made(watch);
     at::Generator draws = generator(job_, rank_info_, at);
     const PairModel::Logits logits = model_->forward(batch.input, &draws);
     return torch::cross_entropy_loss(logits.pieces, batch.pieces) +
@@ -91,11 +95,13 @@ class Pretraining final : public Task {
   std::vector<double> evaluate() override {
     const torch::NoGradGuard no_grad;
     std::vector<double> sums(4);
-    share_out(rank_info_, test_.pairs.size(), kEvaluated, [&](const auto& which) {
-      std::vector<data::MaskedPair> pairs;
-      for (const std::uint64_t i : which) pairs.push_back(drawn(test_, i, kTestDraws, i));
-      add_scores(pairs, sums);
-    });
+    share_out(rank_info_, test_samples(), kEvaluated, on_evaluated,
+              [&](const auto& which) {
+                std::vector<data::MaskedPair> pairs;
+                for (const std::uint64_t i : which)
+                  pairs.push_back(drawn(test_, i, kTestDraws, i));
+                add_scores(pairs, sums);
+              });
     return sums;
   }
 

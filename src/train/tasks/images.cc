@@ -37,7 +37,9 @@ class Classification final : public Task {
 
   torch::nn::Module& model() override { return *network_; }
   std::uint64_t train_samples() const override { return train_->size(); }
-  std::uint64_t test_samples() const override { return test_->size(); }
+  std::uint64_t test_samples() const override {
+    return evaluated_samples(job_, test_->size());
+  }
   std::uint64_t data_fingerprint() const override {
     return joined(data::fingerprint(*train_), data::fingerprint(*test_));
   }
@@ -46,6 +48,7 @@ class Classification final : public Task {
   }
 
   torch::Tensor loss(const Position& at) override {
+    const Stopwatch watch;
     const Permutation order(train_->size(), stream(job_, Draw::shuffle, at.epoch));
     std::vector<std::uint64_t> samples(batch_);
     const std::uint64_t first =
@@ -54,6 +57,7 @@ class Classification final : public Task {
       samples[i] = order((first + i) % train_->size());
     network_->train();
     const auto [images, labels] = load_varied(samples, at.epoch, first);
+    batch_is_made(watch);
     return torch::cross_entropy_loss(network_->forward(images), labels);
   }
 
@@ -61,7 +65,7 @@ class Classification final : public Task {
     const torch::NoGradGuard no_grad;
     network_->eval();
     std::vector<double> sums(3);
-    share_out(rank_info_, test_->size(), kEvaluated,
+    share_out(rank_info_, test_samples(), kEvaluated, on_evaluated,
               [&](const auto& samples) { add_scores(samples, sums); });
     return sums;
   }

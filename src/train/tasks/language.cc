@@ -50,7 +50,9 @@ class Language final : public Task {
 
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return lanes_ * length_; }
-  std::uint64_t test_samples() const override { return words_.test.size() - 1; }
+  std::uint64_t test_samples() const override {
+    return evaluated_samples(job_, words_.test.size() - 1);
+  }
   std::uint64_t data_fingerprint() const override { return data::fingerprint(words_); }
   std::uint64_t samples_per_pass() const override { return lanes_ * bptt(); }
 
@@ -74,7 +76,7 @@ class Language final : public Task {
   }
 
   std::vector<double> evaluate() override {
-    std::vector<double> sums = score_of(words_.test);
+    std::vector<double> sums = score_of(std::span(words_.test).first(test_samples() + 1));
     if (!validates_) return sums;
     const std::vector<double> valid = score_of(words_.valid);
     sums.insert(sums.end(), valid.begin(), valid.end());
@@ -123,6 +125,7 @@ class Language final : public Task {
                                std::uint64_t lanes, std::uint64_t time,
                                LanguageModel::States& states, at::Generator* draws,
                                at::Reduction::Reduction reduction) {
+    const Stopwatch watch;
     const std::vector<std::int64_t> sizes = {static_cast<std::int64_t>(time),
                                              static_cast<std::int64_t>(lanes)};
     torch::Tensor ids = torch::empty(sizes, torch::kLong);
@@ -133,6 +136,7 @@ class Language final : public Task {
         ids.data_ptr<std::int64_t>()[t * lanes + lane] = text[at];
         next.data_ptr<std::int64_t>()[t * lanes + lane] = text[at + 1];
       }
+    batch_is_made(watch);
     const torch::Tensor logits = model_->forward(ids, states, draws);
     return torch::cross_entropy_loss(logits.flatten(0, 1), next.flatten(), /*weight=*/{},
                                      reduction);
@@ -159,6 +163,7 @@ class Language final : public Task {
                          /*draws=*/nullptr, at::Reduction::Sum);
       sums[0] += static_cast<double>(time * lanes);
       sums[1] += losses.item<double>();
+      on_evaluated(std::min(all, (at + time) * lanes * ranks), all);
     }
     return sums;
   }

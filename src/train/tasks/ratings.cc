@@ -43,13 +43,16 @@ class Recommendation final : public Task {
 
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return ratings_.train().size() * each_; }
-  std::uint64_t test_samples() const override { return ratings_.users(); }
+  std::uint64_t test_samples() const override {
+    return evaluated_samples(job_, ratings_.users());
+  }
   std::uint64_t data_fingerprint() const override { return data::fingerprint(ratings_); }
   std::uint64_t samples_per_pass() const override {
     return batch_ * static_cast<std::uint64_t>(rank_info_.ranks);
   }
 
   torch::Tensor loss(const Position& at) override {
+    const Stopwatch watch;
     const auto count = static_cast<std::int64_t>(batch_);
     const torch::Tensor users = torch::empty({count}, torch::kLong);
     const torch::Tensor items = torch::empty({count}, torch::kLong);
@@ -68,6 +71,7 @@ class Recommendation final : public Task {
           yes ? liked : ratings_.draw_negative(user, draws);
       answers.data_ptr<float>()[i] = yes ? 1 : 0;
     }
+    batch_is_made(watch);
     model_->train();
     at::Generator draws = generator(job_, rank_info_, at);
     return torch::binary_cross_entropy_with_logits(model_->forward(users, items, &draws),
@@ -79,13 +83,8 @@ class Recommendation final : public Task {
     const torch::NoGradGuard no_grad;
     model_->eval();
     std::vector<double> sums(4);
-    std::vector<std::uint32_t> users;
-    for (auto user = static_cast<std::uint32_t>(rank_info_.rank); user < ratings_.users();
-         user += static_cast<std::uint32_t>(rank_info_.ranks)) {
-      users.push_back(user);
-      if (users.size() == kEvaluated) add_scores(users, sums);
-    }
-    if (!users.empty()) add_scores(users, sums);
+    share_out(rank_info_, test_samples(), kEvaluated, on_evaluated,
+              [&](const auto& users) { add_scores(users, sums); });
     return sums;
   }
 
@@ -111,13 +110,14 @@ class Recommendation final : public Task {
                         " rated every item; there must be others to tell them from.");
   }
 
-  void add_scores(std::vector<std::uint32_t>& users, std::vector<double>& sums) {
+  void add_scores(const std::vector<std::uint64_t>& users, std::vector<double>& sums) {
     const auto count = static_cast<std::int64_t>(users.size());
     const torch::Tensor who = torch::empty({count, kRanked}, torch::kLong);
     const torch::Tensor what = torch::empty({count, kRanked}, torch::kLong);
     std::int64_t* user_at = who.data_ptr<std::int64_t>();
     std::int64_t* item_at = what.data_ptr<std::int64_t>();
-    for (const std::uint32_t user : users) {
+    for (const std::uint64_t sample : users) {
+      const auto user = static_cast<std::uint32_t>(sample);
       user_at = std::fill_n(user_at, kRanked, user);
       *item_at++ = ratings_.held_out(user);
       item_at = std::copy_n(ratings_.negatives(user).begin(), data::Ratings::kNegatives,
@@ -135,7 +135,6 @@ class Recommendation final : public Task {
         static_cast<double>(kRanked);
     for (std::int64_t row = 0; row < count; ++row)
       add_rank(logits.data_ptr<float>() + row * kRanked, sums);
-    users.clear();
   }
 
   // The held-out item is the first. A NaN among the others ranks above it.

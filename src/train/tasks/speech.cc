@@ -101,13 +101,16 @@ class Recognition final : public Task {
 
   torch::nn::Module& model() override { return *model_; }
   std::uint64_t train_samples() const override { return train_->size(); }
-  std::uint64_t test_samples() const override { return test_->size(); }
+  std::uint64_t test_samples() const override {
+    return evaluated_samples(job_, test_->size());
+  }
   std::uint64_t data_fingerprint() const override { return data_fingerprint_; }
   std::uint64_t samples_per_pass() const override {
     return batch_ * static_cast<std::uint64_t>(rank_info_.ranks);
   }
 
   torch::Tensor loss(const Position& at) override {
+    const Stopwatch watch;
     const Permutation order(train_->size(), stream(job_, Draw::shuffle, at.epoch));
     const std::uint64_t first =
         at.sample + static_cast<std::uint64_t>(rank_info_.rank) * batch_;
@@ -117,6 +120,7 @@ class Recognition final : public Task {
     model_->train();
     at::Generator draws = generator(job_, rank_info_, at);
     const Batch batch = load(*train_, which);
+    batch_is_made(watch);
     return ctc(model_->forward(batch.frames, &draws), batch) /
            static_cast<double>(batch_);
   }
@@ -126,7 +130,7 @@ class Recognition final : public Task {
     const torch::NoGradGuard no_grad;
     model_->eval();
     std::vector<double> sums(4);
-    share_out(rank_info_, test_->size(), kEvaluated,
+    share_out(rank_info_, test_samples(), kEvaluated, on_evaluated,
               [&](const auto& which) { add_scores(which, sums); });
     return sums;
   }
