@@ -1,52 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/report.h"
-
-#include <cstdio>
+//
+// report: runs as one page of HTML, and its plots as pictures.
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
-#include "topknot/error.h"
+#include "cli/help.h"
+#include "cli/report/run_data.h"
+#include "cli/report/write.h"
+#include "topknot/simulated.h"
 
 namespace topknot::cli {
+namespace {
 
-// In one piece, so that the lines of several processes stay whole.
-int complain(const std::string& sentence, int exit_code) {
-  const std::string line = "topknot: " + sentence + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  std::fflush(stderr);
-  return exit_code;
+struct Options {
+  std::vector<std::string> runs;
+  ReportOptions report;
+};
+
+std::string network_names() {
+  std::string names;
+  for (const NetworkPreset& preset : network_presets())
+    names += (names.empty() ? "" : ", ") + std::string(preset.name);
+  return names;
 }
 
-int report(const std::exception_ptr& error, const std::string& who) {
-  const auto say = [&](const std::exception& what, int exit_code) {
-    return complain((who.empty() ? "" : who + ": ") + what.what(), exit_code);
-  };
-  try {
-    std::rethrow_exception(error);
-  } catch (const ConfigError& what) {
-    return say(what, kBadUsage);
-  } catch (const DisagreementError& what) {
-    return say(what, kRanksDisagree);
-  } catch (const LinkError& what) {
-    return say(what, kPeerLost);
-  } catch (const DataError& what) {
-    return say(what, kBadData);
-  } catch (const NoCheckpointError& what) {
-    return say(what, kNoCheckpoint);
-  } catch (const StorageError& what) {
-    return say(what, kDiskFailed);
-  } catch (const std::exception& what) {
-    return say(what, kBug);
-  }
-}
+}  // namespace
 
-bool blames_a_peer(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const LinkError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
+void add_report(CLI::App& app, int&) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "report", "Show runs as one page of HTML; docs/report.md has the details");
+  command->add_option("RUN", options->runs, "Folders that `train --out` has made")
+      ->required();
+  command->add_option("-o,--output", options->report.page, "The page to write")
+      ->capture_default_str();
+  command->add_option("--title", options->report.title, "What the page is called");
+  command->add_option("--target", options->report.target,
+                      "A value of the metric: adds the time and the bytes to reach it");
+  command->add_option(
+      "--network", options->report.network,
+      "Also show time as it would be on this network: " + network_names());
+  command->add_option("--png", options->report.pictures,
+                      "Also write each plot as a picture into this folder, by Chromium");
+  command->add_option("--plot", options->report.plots,
+                      "With --png, only the plots of these names, as loss-bytes");
+  command->add_flag("--dark", options->report.dark, "Pictures on a dark ground");
+  add_examples(*command, "report runs/first runs/second -o report.html",
+               "report runs/* --target 0.9 --png plots");
+  command->callback([options] {
+    std::vector<RunData> runs;
+    const std::string& name = options->report.network;
+    const Network* const network = name.empty() ? nullptr : &find_network(name).network;
+    for (const std::string& folder : options->runs)
+      runs.push_back(read_run(folder, network));
+    write_report(runs, options->report);
+  });
 }
 
 }  // namespace topknot::cli
