@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// advise: which scheme to take for a model on a network, or that dense is best.
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+
+#include "cli/calibration_file.h"
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/launch.h"
+#include "cli/prediction_options.h"
+#include "sim/advise.h"
+#include "sim/measure.h"
+#include "topknot/error.h"
+
+namespace topknot::cli {
+namespace {
+
+struct Options {
+  PredictionOptions asked;
+  bool measure = false;
+  std::string save;
+  Launch launch;
+};
+
+constexpr std::size_t kMeasured = 1 << 20;  // coordinates
+constexpr int kWorkers = 4;                 // at work during --measure
+
+void print(const Options& options, const sim::Advice& advice) {
+  if (!options.asked.json()) {
+    fmt::print("{}\n{}\n", table(advice.table), advice.reason);
+    return;
+  }
+  Json rows = Json::array();
+  for (const sim::Prediction& row : advice.table) rows.push_back(to_json(row));
+  const Json json = {{"choice", advice.choice.scheme},
+                     {"density", advice.choice.density},
+                     {"break_even_gbps", advice.break_even_gbps},
+                     {"reason", advice.reason},
+                     {"table", rows}};
+  fmt::print("{}\n", json.dump(2));
+}
+
+void decide(const Options& options, const std::optional<sim::Calibration>& measured) {
+  const Sweep sweep = options.asked.read(measured);
+  if (sweep.ranks.size() != 1 || sweep.lines.size() != 1)
+    throw ConfigError(
+        "advise is about one number of workers on one network; `topknot simulate` takes "
+        "lists.");
+  sim::Predictor predictor(sweep.workload, sweep.calibration, sweep.settings,
+                           sweep.method);
+  sim::Predictor closed(sweep.workload, sweep.calibration, sweep.settings,
+                        sim::Method::closed_form);
+  print(options,
+        sim::advise(predictor, closed, sweep.candidates, sweep.ranks[0], sweep.lines[0]));
+}
+
+int run(const Options& options) {
+  if (!options.measure) {
+    if (!options.save.empty())
+      throw ConfigError("--save keeps what --measure finds; give both.");
+    decide(options, std::nullopt);
+    return kDone;
+  }
+  const auto candidates = options.asked.read(sim::Calibration{}).candidates;
+  run_ranks(options.launch, kWorkers, [&](Transport& link) {
+    Progress progress(link.rank() == 0 ? "measure" : "", candidates.size());
+    const sim::Calibration found =
+        sim::measure(link, candidates, kMeasured, [&] { progress.step(); });
+    if (link.rank() != 0) return;
+    progress.clear();
+    if (!options.save.empty()) write_calibration(options.save, found);
+    decide(options, found);
+  });
+  return kDone;
+}
+
+}  // namespace
+
+void add_advise(CLI::App& app, int& exit_code) {
+  CLI::App* const command = app.add_subcommand(
+      "advise", "Which scheme to take for a model on a network, or that dense is best");
+  const auto options = std::make_shared<Options>();
+  options->asked.add_to(*command);
+  command->add_flag(
+      "--measure", options->measure,
+      "Measure this machine first: the work of every scheme with all ranks at "
+      "work, and under mpirun the network between them");
+  command->add_option("--save", options->save, "Keep what --measure finds in this file");
+  command
+      ->add_option(
+          "--measure-workers", options->launch.workers,
+          "Ranks at work during --measure, as threads; under mpirun its own number "
+          "(default 4)")
+      ->check(CLI::PositiveNumber);
+  add_examples(*command,
+               "advise --params 14.7M --workers 16 --bandwidth 1Gbps --compute 0.1s",
+               "advise --measure --save machine.json --params 14.7M");
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace topknot::cli
