@@ -28,7 +28,7 @@ endif()
 set_target_properties(topknot_command PROPERTIES INSTALL_RPATH "${command_rpath}")
 install(TARGETS topknot_command)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${CMAKE_INSTALL_DATADIR}/topknot
-  FILES_MATCHING PATTERN "*.toml")
+  FILES_MATCHING PATTERN "*.toml" PATTERN "*.sh")
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/topknot
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "collectives/primitives/rank_order_sum.h"
@@ -27,10 +26,10 @@ constexpr int kCheckedSteps = 2;
 /// Where several collectives are compared, those that cannot use the compressor asked for
 /// use their own; where one alone is measured, it is refused.
 engine::Recipe recipe(const Options& options, const std::string& collective) {
-  const Spec spec = Spec::parse(collective);
+  const Spec spec = parse_collective(collective);
   const Spec own = Spec::parse(default_compressor(spec.name));
   if (options.compressor.empty()) return {{"residual", {}}, with_shared(own, spec), spec};
-  const Spec asked = Spec::parse(options.compressor);
+  const Spec asked = parse_compressor(options.compressor);
   try {
     check_pair(asked, spec);
   } catch (const ConfigError&) {
@@ -88,6 +87,16 @@ struct Measured {
   double count;
 };
 
+/// The slowest rank's time of a step, which 99 % of the steps do not exceed.
+double late_step(const std::vector<std::vector<Measured>>& ranks) {
+  std::vector<double> steps(ranks.front().size());
+  for (const auto& rank : ranks)
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      steps[i] = std::max(steps[i], rank[i].seconds);
+  std::ranges::sort(steps);
+  return steps[(steps.size() * 99 + 99) / 100 - 1];
+}
+
 /// Times whole steps: the slowest rank's time is the step's, and the median step counts.
 void time_steps(Transport& link, const Options& options, const std::string& collective,
                 int channel, const std::vector<std::vector<float>>& gradients, Row& row) {
@@ -133,6 +142,7 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
     return median(steps);
   };
   row.seconds = slowest(&Measured::seconds);
+  row.seconds_p99 = late_step(all);
   row.select_seconds = slowest(&Measured::select_seconds);
   row.wait_seconds = slowest(&Measured::wait_seconds);
   row.messages_max = slowest(&Measured::messages);
@@ -154,23 +164,24 @@ std::vector<Row> run_rank(Transport& link, const Options& options,
   const auto gradients =
       options.gradients.of_rank(link.rank(), options.problem.n, options.correlation);
   int channel = 0;
-  // The baseline is the faster of our ring and the transport's own allreduce.
-  double dense_seconds = std::numeric_limits<double>::infinity();
-  for (const char* dense : {"dense", "dense:via=native"}) {
+  const auto measure = [&](const std::string& name) {
+    const Spec spec = parse_collective(name);
     Row row;
-    time_steps(link, options, dense, channel++, gradients, row);
-    dense_seconds = std::min(dense_seconds, row.seconds);
-  }
-  std::vector<Row> rows;
-  for (const std::string& name : names) {
-    const Spec spec = Spec::parse(name);
-    Row& row = rows.emplace_back();
     row.collective = spec.name;
     row.parameters = spec.params.str();
+    row.n = options.problem.n;
     check_law(link, options, name, channel, row);
     channel += 2;
     time_steps(link, options, name, channel++, gradients, row);
-    row.vs_dense = dense_seconds / row.seconds;
+    return row;
+  };
+  std::vector<Row> rows = {measure("dense"), measure("dense:via=native")};
+  rows.erase(rows.begin() + (rows[0].seconds <= rows[1].seconds ? 1 : 0));
+  const double dense_seconds = rows[0].seconds;
+  rows[0].vs_dense = 1;
+  for (const std::string& name : names) {
+    rows.push_back(measure(name));
+    rows.back().vs_dense = dense_seconds / rows.back().seconds;
   }
   return rows;
 }

@@ -19,6 +19,9 @@ struct AllreduceOptions {
   Problem problem;
   Gradients gradients;
   Launch launch;
+  std::string link;                  // as given, for the eye
+  std::vector<std::uint64_t> sizes;  // empty: problem.n alone
+  bool nccl_columns = false;
   std::vector<std::string> collectives = {"all"};
   std::string compressor;  // empty: the collective's own
   int steps = 20;
@@ -33,7 +36,9 @@ struct AllreduceRow {
   double lost = 0;
   bool agree = true;
   std::uint64_t wrong = 0;  // coordinates
-  double seconds = 0;
+  std::uint64_t n = 0;
+  double seconds = 0;      // the median step's
+  double seconds_p99 = 0;  // of the steps, 99 % take no longer
   double select_seconds = 0;
   double wait_seconds = 0;
   double sent_bytes_max = 0;
@@ -49,7 +54,9 @@ struct AllreduceRow {
 /// Throws ConfigError, before any work, when a name or a number cannot be.
 void check(const AllreduceOptions& options, const std::vector<std::string>& names);
 
-/// One rank's part in the whole benchmark. Rank 0 has the rows.
+/// One rank's part in the whole benchmark, at the length of `options.problem`. The first row is the
+/// baseline that the others are compared with: the faster of our dense ring and the transport's own
+/// sum.
 std::vector<AllreduceRow> run_rank(Transport& link, const AllreduceOptions& options,
                                    const std::vector<std::string>& names);
 

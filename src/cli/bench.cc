@@ -2,15 +2,13 @@
 #include "cli/bench.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 
 #include "cli/commands.h"
-#include "core/random.h"
+#include "cli/help.h"
+#include "cli/numbers.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
 
@@ -18,8 +16,14 @@ namespace topknot::cli {
 
 void Problem::add_to(CLI::App& command, std::uint64_t default_n) {
   n = default_n;
-  command.add_option("--n", n, "Length of the vector")->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--n", [this](const std::string& text) { n = parse_count("--n", text); },
+          "Length of the vector, as 4096, 1M or 4Mi")
+      ->type_name("COUNT")
+      ->default_str(std::to_string(default_n));
   command.add_option("--density", density, "Share of it that is sent, in (0, 1]")
+      ->type_name("SHARE")
       ->capture_default_str();
   command.add_flag("--json", json, "Print one JSON object");
 }
@@ -40,22 +44,15 @@ std::size_t Problem::k() const { return coordinates_for(n, density); }
 std::vector<std::string> expand(const std::vector<std::string>& given,
                                 const std::vector<std::string>& all) {
   std::vector<std::string> names;
-  for (const std::string& one : given) {
-    if (one == "all") {
-      names.insert(names.end(), all.begin(), all.end());
-    } else {
-      names.push_back(one);
+  for (const std::string& word : given)
+    for (const std::string& one : split_specs(word)) {
+      if (one == "all") {
+        names.insert(names.end(), all.begin(), all.end());
+      } else {
+        names.push_back(one);
+      }
     }
-  }
   return names;
-}
-
-void fill_gradient(std::span<float> x, int rank, int which, double correlation) {
-  core::Random common(1000 + static_cast<std::uint64_t>(which));
-  core::Random own(1000 * (static_cast<std::uint64_t>(rank) + 2) +
-                   static_cast<std::uint64_t>(which));
-  const auto shared = static_cast<float>(correlation);
-  for (float& value : x) value = shared * common.laplace() + (1 - shared) * own.laplace();
 }
 
 Layout bench_layout(std::uint64_t n) {
@@ -73,59 +70,16 @@ double median(std::vector<double> times) {
   return times.empty() ? 0 : *middle;
 }
 
-Progress::Progress(std::string_view title, std::size_t steps)
-    : title_(title),
-      steps_(steps),
-      terminal_(isatty(STDERR_FILENO) != 0),
-      start_(std::chrono::steady_clock::now()) {}
-
-Progress::~Progress() { clear(); }
-
-void Progress::clear() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
-  shown_ = false;
-}
-
-void Progress::step() {
-  ++done_;
-  const auto elapsed = std::chrono::steady_clock::now() - start_;
-  if (terminal_ && elapsed >= std::chrono::seconds(2)) draw("");
-}
-
-void Progress::show(std::size_t done, std::string_view note) {
-  done_ = done;
-  const auto now = std::chrono::steady_clock::now();
-  if (!terminal_ || (done < steps_ && now - drawn_ < std::chrono::milliseconds(200)))
-    return;
-  drawn_ = now;
-  draw(note);
-}
-
-void Progress::draw(std::string_view note) {
-  constexpr std::size_t kWidth = 30;
-  shown_ = true;
-  winsize window = {};
-  ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
-  const std::size_t columns = window.ws_col > 1 ? window.ws_col - 1U : 79U;
-  const std::size_t width = note.empty() ? kWidth : kWidth / 2;
-  const std::size_t filled =
-      width * std::min(done_, steps_) / std::max<std::size_t>(steps_, 1);
-  const std::string title =
-      note.empty() ? fmt::format("{:<{}}", title_, kWidth) : std::string(title_);
-  const std::string line =
-      fmt::format("{} [{:<{}}] {}/{} {}", title, std::string(filled, '#'), width, done_,
-                  steps_, note);
-  fmt::print(stderr, "\r{}\033[K", std::string_view(line).substr(0, columns));
-  std::fflush(stderr);
-}
-
 void add_bench(CLI::App& app, int& exit_code) {
   CLI::App* bench = app.add_subcommand("bench", "Measure, after checking the result");
-  bench->require_subcommand(1);
+  bench->require_subcommand(0, 1);
+  add_examples(*bench, "bench allreduce --workers 4 --n 1M --collective knot,oktopk",
+               "bench select --n 32Mi --density 0.01");
   add_bench_select(*bench, exit_code);
   add_bench_step(*bench, exit_code);
   add_bench_wire(*bench, exit_code);
   add_bench_allreduce(*bench, exit_code);
+  add_bench_sum(*bench, exit_code);
 }
 
 }  // namespace topknot::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the benchmarks share: their options, gradients to work on, medians, and a progress
-// bar.
+// What the benchmarks share: their options, gradients to work on, and medians.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/progress.h"
 #include "topknot/layout.h"
 
 namespace topknot::cli {
@@ -32,14 +32,10 @@ struct Problem {
   std::size_t k() const;
 };
 
-/// `names` as given by --collective or --compressor: a list of "name:key=value", or
-/// "all".
+/// `names` as given by --collective or --compressor: "name:key=value", several with commas
+/// between them, or "all".
 std::vector<std::string> expand(const std::vector<std::string>& given,
                                 const std::vector<std::string>& all);
-
-/// Fills `x` with Laplace numbers: `correlation` of the stream that all ranks share, the
-/// rest of this one's own.
-void fill_gradient(std::span<float> x, int rank, int which, double correlation);
 
 /// A layout like a model's: a matrix of 4096 rows, and the rest as a vector behind it.
 Layout bench_layout(std::uint64_t n);
@@ -52,33 +48,5 @@ inline double seconds_of(const std::function<void()>& work) {
   work();
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-/// A bar on the terminal's error output; nothing where that is not a terminal.
-class Progress {
- public:
-  Progress(std::string_view title, std::size_t steps);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  /// One more is done. The bar appears when the work takes over two seconds.
-  void step();
-  /// So many are done; `note` stands behind the bar, as far as it fits. Drawn a few times a
-  /// second at most, but always when all is done.
-  void show(std::size_t done, std::string_view note);
-  /// Takes the bar away, until it is drawn again.
-  void clear();
-  bool terminal() const { return terminal_; }
-
- private:
-  void draw(std::string_view note);
-
-  const std::string title_;
-  const std::size_t steps_;
-  std::size_t done_ = 0;
-  bool shown_ = false;
-  const bool terminal_;
-  const std::chrono::steady_clock::time_point start_;
-  std::chrono::steady_clock::time_point drawn_;
-};
 
 }  // namespace topknot::cli

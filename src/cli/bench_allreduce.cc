@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bench allreduce: its options and what it prints. nccl-tests' columns come first and
-// unchanged, so that programs which read those can read this; docs/benchmarks.md defines
-// every column.
+// bench allreduce: its options, and the lengths it goes through.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "cli/allreduce_steps.h"
+#include "cli/allreduce_table.h"
 #include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/numbers.h"
+#include "cli/quantity.h"
 #include "topknot/catalog.h"
+#include "topknot/error.h"
+#include "topknot/simulated.h"
 
 namespace topknot::cli {
 namespace {
@@ -18,107 +22,45 @@ namespace {
 using Options = AllreduceOptions;
 using Row = AllreduceRow;
 
-Json to_json(const Options& options, int ranks, const std::vector<Row>& rows) {
-  Json results = Json::array();
-  for (const Row& row : rows)
-    results.push_back({{"collective", row.collective},
-                       {"parameters", row.parameters},
-                       {"seconds", row.seconds},
-                       {"sent_bytes_max", row.sent_bytes_max},
-                       {"sent_bytes_mean", row.sent_bytes_mean},
-                       {"messages_max", row.messages_max},
-                       {"sum_nnz", row.sum_nnz},
-                       {"lost", row.lost},
-                       {"agree", row.agree},
-                       {"vs_dense", row.vs_dense},
-                       {"select_seconds", row.select_seconds},
-                       {"wait_seconds", row.wait_seconds}});
-  return {{"ranks", ranks},
-          {"n", options.problem.n},
-          {"density", options.problem.density},
-          {"k", options.problem.k()},
-          {"gradients", options.gradients.about()},
-          {"results", results}};
-}
-
-void print_header(const Options& options, int ranks) {
-  const std::string gradients = options.gradients.recorded()
-                                    ? options.gradients.summary()
-                                    : fmt::format("correlation {}", options.correlation);
-  fmt::print("# topknot {} bench allreduce: {} ranks, {} steps, {}\n", TOPKNOT_VERSION,
-             ranks, options.steps, gradients);
-  fmt::print("#\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>32}  {:>32}\n", "", "", "", "",
-             "", "out-of-place           ", "in-place           ");
-  fmt::print(
-      "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  "
-      "{:>6}  {:>6}  {:>6}  {:<24}  {:>8}  {:>9}  {:>8}  {:>8}  {:>8}  {:>10}  "
-      "{:>10}  {:>5}  {:>6}  {:>8}\n",
-      "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
-      "time", "algbw", "busbw", "#wrong", "algo", "density", "k", "select", "comm",
-      "scatter", "sent_B", "recv_B", "msgs", "link", "vs_dense");
-  fmt::print(
-      "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  "
-      "{:>6}  {:>6}  {:>6}  {:<24}  {:>8}  {:>9}  {:>8}  {:>8}  {:>8}  {:>10}  "
-      "{:>10}  {:>5}  {:>6}  {:>8}\n",
-      "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
-      "(GB/s)", "", "", "", "", "(us)", "(us)", "(us)", "(B)", "(B)", "", "(GB/s)", "");
-}
-
-void print_row(const Options& options, int ranks, const Row& row) {
-  const double bytes = static_cast<double>(options.problem.n) * sizeof(float);
-  const double algbw = bytes / 1e9 / row.seconds;
-  const double busbw = algbw * 2 * (ranks - 1) / ranks;
-  const double moved = std::max(row.sent_bytes_max, row.received_bytes_max);
-  const double rest = row.seconds - row.select_seconds - row.wait_seconds;
-  const std::string timed = fmt::format("{:>7.0f}  {:>6.2f}  {:>6.2f}  {:>6}",
-                                        1e6 * row.seconds, algbw, busbw, row.wrong);
-  const std::string none =
-      fmt::format("{:>7}  {:>6}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A");
-  const bool in_place = row.collective == "dense";
-  fmt::print(
-      "  {:>10.0f}  {:>12}  {:>8}  {:>6}  {:>6}  {}  {}  {:<24}  {:>8.6f}  {:>9}  "
-      "{:>8.0f}  {:>8.0f}  {:>8.0f}  {:>10.0f}  {:>10.0f}  {:>5.0f}  {:>6.2f}  "
-      "{:>7.2f}x\n",
-      bytes, options.problem.n, "float", "sum", -1, in_place ? none : timed,
-      in_place ? timed : none,
-      row.parameters.empty() ? row.collective : row.collective + ":" + row.parameters,
-      options.problem.density, options.problem.k(), 1e6 * row.select_seconds,
-      1e6 * row.wait_seconds, 1e6 * std::max(rest, 0.0), row.sent_bytes_max,
-      row.received_bytes_max, row.messages_max,
-      row.wait_seconds > 0 ? moved / 1e9 / row.wait_seconds : 0, row.vs_dense);
-}
-
-void print_table(const Options& options, int ranks, const std::vector<Row>& rows) {
-  print_header(options, ranks);
-  std::uint64_t wrong = 0;
-  for (const Row& row : rows) {
-    print_row(options, ranks, row);
-    wrong += row.wrong;
-    if (!row.agree)
-      fmt::print("# {}: the ranks do not agree on the sum\n", row.collective);
-  }
-  fmt::print("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
+void read_link(Options& options) {
+  if (options.link.empty()) return;
+  const std::size_t comma = options.link.find(',');
+  if (comma == std::string::npos)
+    throw ConfigError("--link " + options.link +
+                      " has no latency; write it as 1gbit,50us.");
+  Network network;
+  network.between = line_speed(parse_gbps(options.link.substr(0, comma)),
+                               parse_seconds(options.link.substr(comma + 1)),
+                               /*overhead=*/0);
+  options.launch.network = network;
 }
 
 int run(Options& options) {
+  read_link(options);
+  if (!options.sizes.empty() && options.gradients.recorded())
+    throw ConfigError(
+        "--sizes cannot be given with --gradients: the file has its own length.");
   options.gradients.open(options.problem);
+  if (options.sizes.empty()) options.sizes = {options.problem.n};
   std::vector<std::string> all;
   for (const CollectiveEntry& entry : collectives()) all.emplace_back(entry.name);
   const std::vector<std::string> names = expand(options.collectives, all);
-  check(options, names);
+  for (const std::uint64_t n : options.sizes) {
+    options.problem.n = n;
+    check(options, names);
+  }
   int exit_code = kDone;
   run_ranks(options.launch, 4, [&](Transport& link) {
-    const std::vector<Row> rows = run_rank(link, options, names);
-    if (link.rank() != 0) return;
-    if (options.problem.json) {
-      fmt::print("{}\n", to_json(options, link.size(), rows)
-                             .dump(2, ' ', false, Json::error_handler_t::replace));
-    } else {
-      print_table(options, link.size(), rows);
+    std::vector<AllreduceBlock> blocks;
+    Options one = options;
+    for (const std::uint64_t n : options.sizes) {
+      one.problem.n = n;
+      blocks.push_back(run_rank(link, one, names));
     }
-    if (!std::all_of(rows.begin(), rows.end(),
-                     [](const Row& row) { return row.correct(); }))
-      exit_code = kCheckFailed;
+    if (link.rank() != 0) return;
+    print_results(options, link.size(), blocks);
+    for (const AllreduceBlock& block : blocks)
+      if (!std::ranges::all_of(block, &Row::correct)) exit_code = kCheckFailed;
   });
   return exit_code;
 }
@@ -134,10 +76,14 @@ void add_bench_allreduce(CLI::App& bench, int& exit_code) {
   command->add_option("--workers", options->launch.workers,
                       "Ranks, as threads; 4 unless given. Under mpirun, its own number");
   command
-      ->add_option("--collective", options->collectives, "Names with parameters, or all")
+      ->add_option("--collective", options->collectives,
+                   "Names with parameters, with commas between, or all")
+      ->type_name("COLLECTIVE")
       ->capture_default_str();
-  command->add_option("--compressor", options->compressor,
-                      "Name with parameters; the collective's own unless given");
+  command
+      ->add_option("--compressor", options->compressor,
+                   "Name with parameters; the collective's own unless given")
+      ->type_name("COMPRESSOR");
   command->add_option("--steps", options->steps, "Steps to time")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
@@ -148,13 +94,32 @@ void add_bench_allreduce(CLI::App& bench, int& exit_code) {
       ->add_option("--correlation", options->correlation,
                    "Share of the gradient that is common to all ranks")
       ->capture_default_str();
+  command
+      ->add_option(
+          "--link", options->link,
+          "Hold messages between threads back as such a link would, as 1gbit,50us")
+      ->type_name("RATE,LATENCY");
+  command
+      ->add_option_function<std::string>(
+          "--sizes",
+          [options = options.get()](const std::string& text) {
+            options->sizes = parse_counts("--sizes", text);
+          },
+          "Lengths instead of --n, as 8,1k,64k,1M; alpha and beta are fitted to them")
+      ->type_name("COUNTS");
+  command->add_flag("--nccl-tests", options->nccl_columns,
+                    "Print the columns of nccl-tests, and ours behind them");
   options->gradients.add_to(*command);
+  add_interface(*command, options->launch.interface);
   command
       ->add_option("--timeout", options->launch.link.timeout,
                    "Seconds after which a silent rank ends the run")
       ->capture_default_str()
       ->envname("TOPKNOT_TIMEOUT")
       ->check(CLI::PositiveNumber);
+  add_examples(
+      *command, "bench allreduce --n 1M --link 1gbit,50us --collective knot,oktopk",
+      "bench allreduce --sizes 8,1k,64k,1M --collective knot:values=bf16 --json");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

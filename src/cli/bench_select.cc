@@ -11,8 +11,10 @@
 #include <memory>
 
 #include "cli/bench.h"
+#include "cli/bench_optimizer.h"
 #include "cli/commands.h"
 #include "cli/gradients.h"
+#include "cli/help.h"
 #include "core/merge.h"
 #include "core/select.h"
 #include "engine/bucket.h"
@@ -282,15 +284,19 @@ void add_bench_select(CLI::App& bench, int&) {
   options->problem.add_to(*command, 1 << 25);
   command
       ->add_option("--compressor", options->compressors,
-                   "Names with parameters, partition-scan, or all")
+                   "Names with parameters, with commas between, partition-scan, or all")
+      ->type_name("COMPRESSOR")
       ->capture_default_str();
   command
       ->add_option("--memory", options->memory,
                    "residual: what was not sent is added to the next gradient; none")
+      ->type_name("residual|none")
       ->capture_default_str()
       ->check(CLI::IsMember({"residual", "none"}));
   add_steps(*command, options->steps);
   options->gradients.add_to(*command);
+  add_examples(*command, "bench select --n 32Mi --density 0.01",
+               "bench select --compressor topk,dgc,sidco --gradients g.safetensors");
   command->callback([options] {
     const Json all = run_select(*options);
     options->problem.json
@@ -306,12 +312,23 @@ void add_bench_step(CLI::App& bench, int&) {
       "step", "A bucket's whole step on one rank against the local step it contains");
   options->problem.add_to(*command, 1 << 25);
   command->add_option("--compressor", *compressor, "Name with parameters")
+      ->type_name("COMPRESSOR")
       ->capture_default_str();
+  auto optimizers = std::make_shared<std::vector<std::string>>();
+  command->add_option(
+      "--optimizer", *optimizers,
+      "Steps of sgd or adam instead, with parameters, against a plain loop "
+      "over their vectors");
   add_steps(*command, options->steps);
-  command->callback([options, compressor] {
-    const Json all = run_step(*options, *compressor);
+  add_examples(*command, "bench step --n 32Mi", "bench step --optimizer adam --json");
+  command->callback([options, compressor, optimizers] {
+    const bool optimizer = !optimizers->empty();
+    const Json all =
+        optimizer ? measure_optimizers(options->problem, *optimizers, options->steps)
+                  : run_step(*options, *compressor);
     if (options->problem.json)
       return fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+    if (optimizer) return print_optimizers(all);
     fmt::print("local step {:.3f} ms, bucket step {:.3f} ms, ratio {:.3f}\n",
                1e3 * all["select_seconds"].get<double>(),
                1e3 * all["step_seconds"].get<double>(), all["ratio"].get<double>());

@@ -66,19 +66,41 @@ void print_names(std::FILE* file, std::size_t rank) {
       rank);
 }
 
+std::string name_of(const TraceSpan& span) {
+  constexpr const char* kNames[] = {
+      "data",       "forward", "backward", "exposed exchange", "optimizer", "agree",
+      "evaluation", "bucket",  "select",   "encode",           "wait",      "decode"};
+  const std::string name = kNames[span.kind];
+  if (span.kind == TraceSpan::exchange) return fmt::format("{} {}", name, span.bucket);
+  if (span.kind == TraceSpan::wait)
+    return fmt::format("{} for rank {}", name, span.bucket);
+  return name;
+}
+
 void print_span(std::FILE* file, std::size_t rank, const TraceSpan& span, double zero) {
-  const bool exchange = span.kind == TraceSpan::exchange;
-  const std::string name = exchange ? fmt::format("bucket {}", span.bucket)
-                           : span.kind == TraceSpan::wait ? "wait for buckets"
-                                                          : "forward, backward";
-  const std::string sent =
-      exchange ? fmt::format(R"(,"sent_bytes":{})", span.sent_bytes) : "";
+  const std::string sent = span.kind == TraceSpan::exchange
+                               ? fmt::format(R"(,"sent_bytes":{})", span.sent_bytes)
+                               : "";
   fmt::print(file,
              ",\n"
              R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
              R"("args":{{"step":{}{}}}}})",
-             name, rank, exchange ? 1 : 0, 1e6 * (span.start - zero), 1e6 * span.seconds,
-             span.step, sent);
+             name_of(span), rank, span.kind >= TraceSpan::exchange ? 1 : 0,
+             1e6 * (span.start - zero), 1e6 * span.seconds, span.step, sent);
+}
+
+TraceSpan::Kind kind_of(Phase phase) {
+  switch (phase) {
+    case Phase::select:
+      return TraceSpan::select;
+    case Phase::encode:
+      return TraceSpan::encode;
+    case Phase::wait:
+      return TraceSpan::wait;
+    case Phase::decode:
+      return TraceSpan::decode;
+  }
+  return TraceSpan::wait;
 }
 
 double ahead_at(double time, ClockReading first, ClockReading last) {
@@ -99,18 +121,40 @@ void TraceSpans::keep(const TraceSpan& span) {
   if (spans_.size() < limit_) spans_.push_back(span);
 }
 
+// The trainer's own phases follow one another: where a step has several passes, each phase is shown
+// as the sum of them.
 void TraceSpans::add(const train::StepRecord& record) {
   const StepReport& report = record.report;
-  keep({TraceSpan::compute, 0, record.step, report.start, record.compute_seconds, 0});
+  const double backward_ends = report.start + record.compute_seconds;
+  const double step_ends = report.start + report.seconds;
+  double at = backward_ends - record.backward_seconds;
+  const auto own = [&](TraceSpan::Kind kind, double start, double seconds) {
+    if (seconds > 0) keep({kind, 0, record.step, start, seconds, 0});
+  };
+  own(TraceSpan::backward, at, record.backward_seconds);
+  at -= record.forward_seconds;
+  own(TraceSpan::forward, at, record.forward_seconds);
+  own(TraceSpan::data, at - record.data_seconds, record.data_seconds);
   // The wait for the last bucket is in finish(), at the end of the step.
-  keep({TraceSpan::wait, 0, record.step,
-        report.start + report.seconds - report.exposed_seconds, report.exposed_seconds,
-        0});
+  own(TraceSpan::exposed, step_ends - report.exposed_seconds, report.exposed_seconds);
+  own(TraceSpan::optimizer, step_ends, record.optimizer_seconds);
+  own(TraceSpan::agree, step_ends + record.optimizer_seconds, record.agree_seconds);
   for (std::uint32_t i = 0; i < report.buckets.size(); ++i) {
     const StepTrace& bucket = report.buckets[i];
+    if (bucket.seconds <= 0) continue;
     keep({TraceSpan::exchange, i, record.step, bucket.start, bucket.seconds,
           bucket.sent_bytes});
+    for (const PhaseSpan& span : bucket.spans)
+      keep({kind_of(span.phase),
+            span.phase == Phase::wait ? static_cast<std::uint32_t>(span.peer) : i,
+            record.step, span.start, span.seconds, 0});
   }
+}
+
+void TraceSpans::add(const train::EpochRecord& record) {
+  if (record.evaluation_seconds > 0)
+    keep({TraceSpan::evaluation, 0, record.step, record.evaluation_start,
+          record.evaluation_seconds, 0});
 }
 
 std::vector<std::vector<TraceSpan>> TraceSpans::gather(Transport& link,

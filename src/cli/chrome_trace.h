@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// trace.json: when every rank computed, when it exchanged which bucket and when it waited,
-// for chrome://tracing and ui.perfetto.dev.
+// trace.json: when every rank was in which phase of a step, on which bucket, and for whom it
+// waited, for chrome://tracing and ui.perfetto.dev.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,26 @@ struct ClockReading {
 /// difference is within that trip's own doubt, as between ranks of one host, it is 0.
 ClockReading read_clock(Transport& link);
 
-/// Something that took time on one rank.
+/// Something that took time on one rank. The kinds from `exchange` on are the communication
+/// thread's; those behind it are within an exchange.
 struct TraceSpan {
-  enum Kind : std::uint32_t { compute, wait, exchange };
-  Kind kind = compute;
-  std::uint32_t bucket = 0;  ///< of an exchange
+  enum Kind : std::uint32_t {
+    data,
+    forward,
+    backward,
+    exposed,
+    optimizer,
+    agree,
+    evaluation,
+    exchange,
+    select,
+    encode,
+    wait,
+    decode,
+  };
+  Kind kind = data;
+  std::uint32_t bucket =
+      0;  ///< of an exchange and what is within it; of a wait: for whom
   std::uint64_t step = 0;
   double start = 0;
   double seconds = 0;
@@ -41,6 +56,7 @@ class TraceSpans {
   explicit TraceSpans(std::size_t limit = 200'000) : limit_(limit) {}
 
   void add(const train::StepRecord& record);
+  void add(const train::EpochRecord& record);
 
   /// All ranks together: the spans of each rank, by rank 0's clock, on rank 0; nothing on
   /// others. `first` and `last` are of before and after the steps; a clock that drifted

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace topknot::cli {
 
@@ -24,12 +25,19 @@ enum ExitCode : int {
 };
 
 void add_list(CLI::App& app, int& exit_code);
+/// Prints what `list KIND` prints.
+void list_kind(const std::string& kind);
 void add_data(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
+void add_compare(CLI::App& app, int& exit_code);
+void add_report(CLI::App& app, int& exit_code);
+void add_simulate(CLI::App& app, int& exit_code);
+void add_advise(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_bench_select(CLI::App& bench, int& exit_code);
 void add_bench_step(CLI::App& bench, int& exit_code);
 void add_bench_wire(CLI::App& bench, int& exit_code);
 void add_bench_allreduce(CLI::App& bench, int& exit_code);
+void add_bench_sum(CLI::App& bench, int& exit_code);
 
 }  // namespace topknot::cli

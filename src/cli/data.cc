@@ -6,6 +6,8 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/data_folders.h"
+#include "cli/help.h"
 #include "cli/prepare_dataset.h"
 #include "topknot/error.h"
 
@@ -16,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 struct DataOptions {
   std::string name;
-  std::string folder = "data";
+  std::string folder;  // empty: wherever it is; else ./data
   std::string from;
   bool unchecked = false;
   bool json = false;
@@ -40,7 +42,7 @@ void list_sets(bool as_json) {
     fmt::print("{}\n", Json({{"sets", all}}).dump());
   else
     fmt::print(
-        "\n`topknot data NAME DIR` fetches one, `--from FILE` takes what is here.\n"
+        "\n`topknot data NAME` fetches one, `--from FILE` takes what is here.\n"
         "Every domain also has a generated set that needs no download.\n");
 }
 
@@ -66,6 +68,14 @@ void say_prepared(const data::Dataset& set, const Prepared& done, bool as_json) 
   fmt::print(".\nLicence: {}.\n", set.licence);
 }
 
+/// The folder that has the set, of those that jobs look into; else the first that may get it.
+std::filesystem::path destination(const data::Dataset& set, const std::string& given) {
+  const auto folders = data_folders(given);
+  for (const std::filesystem::path& folder : folders)
+    if (data::has_set(set, folder)) return folder;
+  return folders.front();
+}
+
 void run_data(const DataOptions& options) {
   if (options.name.empty()) {
     if (!options.from.empty())
@@ -76,7 +86,7 @@ void run_data(const DataOptions& options) {
   if (options.unchecked && options.from.empty())
     throw ConfigError("--unchecked is for a file that was given with --from.");
   PrepareOptions how{
-      .into = options.folder,
+      .into = destination(set, options.folder),
       .from = std::nullopt,
       .unchecked = options.unchecked,
       .say = [](const std::string& what) { fmt::print(stderr, "{}\n", what); }};
@@ -94,14 +104,20 @@ void add_data(CLI::App& app, int& /*exit_code*/) {
   auto options = std::make_shared<DataOptions>();
   CLI::App* const data = app.add_subcommand(
       "data", "Fetch, check and prepare a data set; without a name, list them.");
-  data->add_option("name", options->name, "Which set");
-  data->add_option("folder", options->folder, "Where to put its folder")
-      ->capture_default_str();
+  data->add_option("NAME", options->name, "Which set; without, list them")
+      ->type_name("DATASET");
+  data->add_option(
+          "DIR,--data", options->folder,
+          "Where to put its folder, or where it is; $TOPKNOT_DATA or ./data unless "
+          "given")
+      ->type_name("DIR");
   data->add_option("--from", options->from,
-                   "Take this archive (or folder of files) and fetch nothing");
+                   "Take this archive (or folder of files) and fetch nothing")
+      ->type_name("FILE");
   data->add_flag("--unchecked", options->unchecked,
                  "Take --from's file although its hash is not the published one");
   data->add_flag("--json", options->json, "For other programs");
+  add_examples(*data, "data", "data cifar10 --from cifar-10-binary.tar.gz");
   data->callback([options] { run_data(*options); });
 }
 

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "sim/gradient.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -16,8 +17,10 @@ constexpr int kDrawn = 4;  // used in turn, so that none is still in the cache
 
 void Gradients::add_to(CLI::App& command) {
   command_ = &command;
-  command.add_option("--gradients", path_,
-                     "A file of `train --record-gradients`, instead of drawn ones");
+  command
+      .add_option("--gradients", path_,
+                  "A file of `train --record-gradients`, instead of drawn ones")
+      ->type_name("FILE");
 }
 
 void Gradients::open(Problem& problem) {
@@ -52,7 +55,7 @@ std::vector<std::vector<float>> Gradients::of_rank(int rank, std::uint64_t n,
     return all;
   }
   for (int which = 0; which < kDrawn; ++which)
-    fill_gradient(all.emplace_back(n), rank, which, correlation);
+    sim::fill_gradient(all.emplace_back(n), rank, which, correlation);
   return all;
 }
 

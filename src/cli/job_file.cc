@@ -4,11 +4,14 @@
 #include <fmt/core.h>
 
 #include <toml++/toml.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
 
+#include "core/names.h"
 #include "topknot/error.h"
 #include "topknot/params.h"
 
@@ -19,6 +22,22 @@ namespace fs = std::filesystem;
 
 // Where the tests and `topknot data` look for data sets; a job is told by --data.
 constexpr std::string_view kNotFromEnvironment = "data";
+
+// Variables that are not keys: of ./run, of the builds and of the tests.
+constexpr const char* kOtherVariables[] = {"TOPKNOT_DATA", "TOPKNOT_INTERFACE",
+                                           "TOPKNOT_SETUP", "TOPKNOT_TORCH"};
+
+std::string variable_of(const train::Key& key) {
+  std::string variable = "TOPKNOT_";
+  for (const char one : key.name)
+    variable += static_cast<char>(std::toupper(static_cast<unsigned char>(one)));
+  return variable;
+}
+
+std::vector<std::string> without_prefix(std::vector<std::string> variables) {
+  for (std::string& name : variables) name.erase(0, std::string_view("TOPKNOT_").size());
+  return variables;
+}
 
 std::string place(const fs::path& file, const toml::source_region& source) {
   return fmt::format("{}:{}", file.string(), source.begin.line);
@@ -119,9 +138,9 @@ fs::path find_job(std::string_view job, const fs::path& folder) {
     throw ConfigError(fmt::format("There is no job {}: the folder {} has none at all.",
                                   job, folder.string()));
   throw ConfigError(
-      fmt::format("There is no job {}; nearest is {} (`topknot train "
-                  "--list` has them all, or give the path of a file).",
-                  job, nearest(job, names)));
+      fmt::format("There is no job {}{} (`topknot list jobs` tells of each, or give the "
+                  "path of a file).",
+                  job, core::suggestion(job, names)));
 }
 
 void read_job(const fs::path& file, train::Job& job) {
@@ -137,12 +156,28 @@ void read_job(const fs::path& file, train::Job& job) {
   }
 }
 
+std::vector<std::string> unknown_variables() {
+  std::vector<std::string> known(std::begin(kOtherVariables), std::end(kOtherVariables));
+  for (const train::Key& key : train::keys()) known.push_back(variable_of(key));
+  std::vector<std::string> sentences;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!name.starts_with("TOPKNOT_") || std::ranges::count(known, name) > 0) continue;
+    const auto near = core::nearest(name.substr(8), without_prefix(known));
+    sentences.push_back(fmt::format(
+        "The environment has {}, which means nothing to topknot{}.", name,
+        near.empty()
+            ? "; keys of a job are set by TOPKNOT_LR, TOPKNOT_EPOCHS and the like"
+            : "; nearest is TOPKNOT_" + near.front()));
+  }
+  return sentences;
+}
+
 void read_environment(train::Job& job) {
   for (const train::Key& key : train::keys()) {
     if (key.name == kNotFromEnvironment) continue;
-    std::string variable = "TOPKNOT_";
-    for (const char one : key.name)
-      variable += static_cast<char>(std::toupper(static_cast<unsigned char>(one)));
+    const std::string variable = variable_of(key);
     const char* const value = std::getenv(variable.c_str());
     if (value == nullptr) continue;
     try {

@@ -38,6 +38,9 @@ void read_job(const std::filesystem::path& file, train::Job& job);
 /// that begin so are not for jobs, TOPKNOT_DATA among them.
 void read_environment(train::Job& job);
 
+/// A sentence for each variable of the environment that begins with TOPKNOT_ and means nothing.
+std::vector<std::string> unknown_variables();
+
 /// Sets one key from "key=value".
 void apply_setting(train::Job& job, std::string_view setting);
 

@@ -2,37 +2,37 @@
 #include "cli/launch.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "cli/report.h"
+#include "cli/errors.h"
+#include "cli/help.h"
+#include "cli/interfaces.h"
+#include "cli/launcher.h"
 #include "topknot/error.h"
+#include "transports/held_back.h"
+#ifdef TOPKNOT_HAVE_MPI
+#include "transports/mpi/library.h"
+#endif
 
 namespace topknot::cli {
 namespace {
-
-/// How many processes a launcher says it has started; nothing when none did.
-std::optional<int> launched_size() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  // Slurm sets its variables in the batch script too; only a step has a process id of its
-  // own.
-  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  if (tasks != nullptr && std::getenv("SLURM_PROCID") != nullptr) return std::atoi(tasks);
-  return std::nullopt;
-}
 
 #ifdef TOPKNOT_HAVE_MPI
 /// Ends the job with the exception under way. Its cause is printed before anything else is
 /// done, for the other ranks may wait for this one, and MPI for all of them.
 [[noreturn]] void end_job(int rank) {
   const std::exception_ptr cause = std::current_exception();
-  const int exit_code = report(cause, "rank " + std::to_string(rank));
+  const int exit_code = report_error(cause, "rank " + std::to_string(rank));
   std::fflush(nullptr);
   // All ranks know of a lost peer or a disagreement by now: each of them may print it.
   if (blames_a_peer(cause)) std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -40,14 +40,64 @@ std::optional<int> launched_size() {
   std::_Exit(exit_code);
 }
 
-void run_process(const Launch& launch, int launched,
+/// Prints a sentence where it lives for longer than it should.
+class Impatience {
+ public:
+  Impatience(double seconds, std::string sentence)
+      : thread_([this, seconds, sentence = std::move(sentence)] {
+          std::unique_lock lock(mutex_);
+          if (!over_.wait_for(lock, std::chrono::duration<double>(seconds),
+                              [this] { return done_; }))
+            complain(sentence, 0);
+        }) {}
+  ~Impatience() {
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+    }
+    over_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+std::unique_ptr<Transport> open_link(const Launch& launch, const Launcher& launcher) {
+  const bool speaks = launcher.local_rank.value_or(0) == 0;  // one on each host
+  if (const std::string why = why_not_mpi(launcher, mpi_library()); !why.empty())
+    throw ConfigError(why);
+  try {
+    choose_interface(launch.interface);
+  } catch (const ConfigError&) {
+    if (speaks) throw;  // and the launcher ends the others
+  }
+  std::unique_ptr<Impatience> impatience;
+  if (speaks) {
+    const std::string network = interfaces_in_use();
+    impatience = std::make_unique<Impatience>(
+        launch.link.timeout, "MPI has not brought the " + std::to_string(launcher.size) +
+                                 " ranks together yet: one has not started, or the hosts "
+                                 "cannot reach each other "
+                                 "by " +
+                                 (network.empty() ? "any network" : network) +
+                                 "; --interface takes another.");
+  }
+  return make_mpi(launch.link);
+}
+
+void run_process(const Launch& launch, const Launcher& launcher,
                  const std::function<void(Transport&)>& rank_main) {
-  const auto link = make_mpi(launch.link);
-  if (link->size() != launched)
-    throw ConfigError(
-        "The launcher started " + std::to_string(launched) +
-        " processes but each is alone: topknot was built for another MPI than "
-        "the one whose mpirun this is; use that one's (see `topknot list`).");
+  const auto link = open_link(launch, launcher);
+  if (link->size() != launcher.size)
+    throw ConfigError("The launcher started " + std::to_string(launcher.size) +
+                      " processes but each is alone: topknot was built for " +
+                      mpi_library() + ", and this " + launcher.name +
+                      " is not its own; use that (mpirun.openmpi, mpirun.mpich), or srun "
+                      "--mpi=pmix for Open MPI and --mpi=pmi2 for MPICH.");
   if (launch.workers && *launch.workers != link->size())
     throw ConfigError("The launcher started " + std::to_string(link->size()) +
                       " ranks, so --workers " + std::to_string(*launch.workers) +
@@ -61,16 +111,20 @@ void run_process(const Launch& launch, int launched,
   }
 }
 #else
-void run_process(const Launch&, int launched, const std::function<void(Transport&)>&) {
-  throw ConfigError("A launcher started " + std::to_string(launched) +
+void run_process(const Launch&, const Launcher& launcher,
+                 const std::function<void(Transport&)>&) {
+  throw ConfigError(launcher.name + " started " + std::to_string(launcher.size) +
                     " processes but this topknot was built without MPI: install "
                     "libopenmpi-dev and build again, or run it alone with --workers.");
 }
 #endif
 
-void run_threads(int workers, const LinkOptions& options,
+}  // namespace
+
+void run_threads(int workers, const Launch& launch,
                  const std::function<void(Transport&)>& rank_main) {
-  auto links = make_inproc(workers, options);
+  auto links = make_inproc(workers, launch.link);
+  if (launch.network) links = make_held_back(std::move(links), *launch.network);
   std::mutex mutex;
   std::exception_ptr cause;  // other ranks only report that a rank has left
   std::vector<std::thread> threads;
@@ -89,15 +143,53 @@ void run_threads(int workers, const LinkOptions& options,
   if (cause) std::rethrow_exception(cause);
 }
 
-}  // namespace
+void add_interface(CLI::App& command, std::string& interface) {
+  command
+      .add_option("--interface", interface,
+                  "Network interface for messages between hosts, as eth0")
+      ->type_name("NAME")
+      ->envname("TOPKNOT_INTERFACE")
+      ->group(kAlso);
+}
 
-bool under_launcher() { return launched_size().value_or(0) > 0; }
+bool under_launcher() { return find_launcher().has_value(); }
+
+std::string describe_place(const Transport& link, int threads) {
+  std::set<int> hosts;
+  for (int rank = 0; rank < link.size(); ++rank) hosts.insert(link.node_of(rank));
+  const auto count = [](std::size_t n, const std::string& what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  std::string text = count(static_cast<std::size_t>(link.size()), "rank") + " on " +
+                     count(hosts.size(), "host");
+  if (const auto launcher = find_launcher()) text += ", started by " + launcher->name;
+  text += "; " + count(static_cast<std::size_t>(threads), "thread") + " each";
+  const ThreadsOfRank granted = granted_threads();
+  if (granted.count == threads && !granted.source.empty())
+    text += " (" + granted.source + ")";
+  if (hosts.size() > 1)
+    if (const std::string network = interfaces_in_use(); !network.empty())
+      text += "; network " + network;
+  return text;
+}
+
+bool is_first_process() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* value = std::getenv(name)) return std::atoi(value) == 0;
+  return true;
+}
 
 void run_ranks(const Launch& launch, int fallback,
                const std::function<void(Transport&)>& rank_main) {
-  if (const auto launched = launched_size(); launched && *launched > 0)
-    return run_process(launch, *launched, rank_main);
-  run_threads(launch.workers.value_or(fallback), launch.link, rank_main);
+  if (const auto launcher = find_launcher(); launcher && launcher->size > 0) {
+    if (launch.network)
+      throw ConfigError(
+          "A link is modelled between threads alone: the processes of a launcher have a "
+          "network of their own, or scripts/cluster makes one.");
+    return run_process(launch, *launcher, rank_main);
+  }
+  if (const std::string said = forgotten_launcher(); !said.empty()) complain(said, 0);
+  run_threads(launch.workers.value_or(fallback), launch, rank_main);
 }
 
 }  // namespace topknot::cli

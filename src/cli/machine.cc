@@ -44,9 +44,11 @@ Json describe_machine() {
   return machine;
 }
 
-Json describe_versions() {
-  return {
+Json describe_versions(const std::string& torch) {
+  Json all = {
       {"topknot", TOPKNOT_VERSION}, {"commit", built_from()}, {"compiler", __VERSION__}};
+  if (!torch.empty()) all["torch"] = torch;
+  return all;
 }
 
 std::string time_now() {
@@ -56,6 +58,17 @@ std::string time_now() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+std::uint64_t free_memory_bytes() {
+  std::ifstream stream("/proc/meminfo");
+  for (std::string name; stream >> name;) {
+    std::uint64_t kilobytes = 0;
+    stream >> kilobytes;
+    if (name == "MemAvailable:") return kilobytes * 1024;
+    stream.ignore(64, '\n');
+  }
+  return 0;
 }
 
 std::uint64_t peak_memory_bytes() {

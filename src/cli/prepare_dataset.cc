@@ -195,7 +195,13 @@ Prepared prepare_dataset(const Dataset& set, const PrepareOptions& options) {
     const fs::path there = data::find_folder(set, options.into);
     return {there, data::summarize(set, there), true};
   }
+  // An unpacked folder is taken as it is.
   const fs::path place = options.into / set.folder;
+  if (options.from && fs::is_directory(*options.from) && set.packing != Packing::files &&
+      data::has_set(set, *options.from))
+    return what_is_there(set, data::find_folder(set, *options.from));
+  if (data::has_set(set, options.into))
+    return what_is_there(set, data::find_folder(set, options.into));
   if (fs::exists(place)) return what_is_there(set, place);
   if (options.from && set.archives.size() > 1 && !fs::is_directory(*options.from))
     throw DataError(std::string(set.name) + " is " + std::to_string(set.archives.size()) +

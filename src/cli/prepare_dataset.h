@@ -13,8 +13,8 @@ namespace topknot::cli {
 struct PrepareOptions {
   std::filesystem::path into = "data";  ///< the parent of the set's folder
   std::optional<std::filesystem::path>
-      from;                ///< the user's own archive; nothing is fetched
-  bool unchecked = false;  ///< accept `from` with another hash
+      from;  ///< the user's own archive, or the set unpacked; nothing is fetched
+  bool unchecked = false;                       ///< accept `from` with another hash
   std::function<void(const std::string&)> say;  ///< called with each message for the user
 };
 

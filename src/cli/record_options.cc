@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/help.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -51,12 +52,20 @@ std::vector<std::uint64_t> numbers(const char* flag, const std::string& text) {
 }  // namespace
 
 void RecordFlags::add_to(CLI::App& command) {
-  command.add_option("--record-gradients", file,
-                     "Write each rank's own gradients to this file, for bench");
-  command.add_option("--record-steps", steps,
-                     "Of these steps, as 0,10,100-103; the first, middle and last "
-                     "unless given");
-  command.add_option("--record-ranks", ranks, "Of these ranks; all unless given");
+  command
+      .add_option("--record-gradients", file,
+                  "Write each rank's own gradients to this file, for bench")
+      ->type_name("FILE")
+      ->group(kAlso);
+  command
+      .add_option("--record-steps", steps,
+                  "Of these steps, as 0,10,100-103; the first, middle and last unless "
+                  "given")
+      ->type_name("LIST")
+      ->group(kAlso);
+  command.add_option("--record-ranks", ranks, "Of these ranks; all unless given")
+      ->type_name("LIST")
+      ->group(kAlso);
 }
 
 train::RecordOptions RecordFlags::options() const {

@@ -29,7 +29,8 @@ fs::path aside(const fs::path& run) { return run / "checkpoints.overwritten"; }
 
 /// Event files are the only ones whose names are not fixed.
 void remove_traces_of_the_last_run(const fs::path& folder) {
-  for (const char* name : {"steps.jsonl", "epochs.jsonl", "result.json", "trace.json"})
+  for (const char* name :
+       {"steps.jsonl", "epochs.jsonl", "result.json", "trace.json", "traffic.json"})
     fs::remove(folder / name);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (entry.path().filename().string().starts_with("events.out.tfevents."))
@@ -39,6 +40,16 @@ void remove_traces_of_the_last_run(const fs::path& folder) {
 Json read_json(const fs::path& path) {
   std::ifstream stream(path);
   return Json::parse(stream, nullptr, /*allow_exceptions=*/false);
+}
+
+void require_same_data(const Json& before, const Json& now) {
+  const char* const field = "data_fingerprint";
+  if (!before.is_object() || !before.contains(field) || !now.contains(field)) return;
+  if (before[field] == now[field]) return;
+  throw ConfigError(
+      "The data set is not the one that the run began with: its files or their number "
+      "have "
+      "changed. Resume with the same data, or start another run in a folder of its own.");
 }
 
 /// Turns an error of the file system into a StorageError.
@@ -93,6 +104,7 @@ RunFolder::RunFolder(fs::path path, FolderUse use) : path_(std::move(path)), use
     if (fs::exists(path_) && !fs::is_directory(path_))
       throw ConfigError(
           fmt::format("--out {} is not a folder; name one.", path_.string()));
+    made_ = !fs::exists(path_);
     fs::create_directories(path_);
     if (use_ != FolderUse::overwrite || !fs::exists(checkpoints_in(path_))) return;
     fs::remove_all(aside(path_));
@@ -102,15 +114,22 @@ RunFolder::RunFolder(fs::path path, FolderUse use) : path_(std::move(path)), use
 
 RunFolder::~RunFolder() {
   std::error_code none;
-  if (begun_ || !fs::exists(aside(path_), none)) return;
+  if (begun_) return;
+  if (made_) {
+    fs::remove_all(path_, none);
+    return;
+  }
+  if (!fs::exists(aside(path_), none)) return;
   fs::remove_all(checkpoints_in(path_), none);
   fs::rename(aside(path_), checkpoints_in(path_), none);
 }
 
-void RunFolder::begin(Json run, std::uint64_t first_step) {
+StepTotals RunFolder::begin(Json run, std::uint64_t first_step) {
+  StepTotals earlier;
   on_disk([&] {
     if (use_ == FolderUse::resume) {
       const Json before = read_json(path_ / "run.json");
+      require_same_data(before, run);
       Json resumed = Json::array();
       if (before.is_object() && before.contains("resumed")) resumed = before["resumed"];
       resumed.push_back({{"time", run["started"]}, {"step", first_step}});
@@ -119,6 +138,7 @@ void RunFolder::begin(Json run, std::uint64_t first_step) {
       run["resumed"] = resumed;
       cut_back(path_ / "steps.jsonl", first_step);
       cut_back(path_ / "epochs.jsonl", first_step + 1);
+      earlier = totals_of(path_ / "steps.jsonl");
       fs::remove(path_ / "result.json");
     } else {
       remove_traces_of_the_last_run(path_);
@@ -129,6 +149,7 @@ void RunFolder::begin(Json run, std::uint64_t first_step) {
   });
   steps_ = std::make_unique<JsonLines>(path_ / "steps.jsonl");
   epochs_ = std::make_unique<JsonLines>(path_ / "epochs.jsonl");
+  return earlier;
 }
 
 void RunFolder::write(const std::string& name, const Json& content) const {

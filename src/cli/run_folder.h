@@ -6,6 +6,7 @@
 //     steps.jsonl    a line for each step, flushed
 //     epochs.jsonl   a line for each epoch, flushed
 //     result.json    the results of the run; there once it has ended
+//     traffic.json   who has sent to whom and waited for whom; as result.json, or when stopped
 //     checkpoints/   the trainer's
 #pragma once
 
@@ -15,9 +16,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-namespace topknot::cli {
+#include "cli/run_json.h"
 
-using Json = nlohmann::ordered_json;
+namespace topknot::cli {
 
 /// Lines of JSON, appended to a file. Throws StorageError when the disk refuses.
 class JsonLines {
@@ -43,7 +44,8 @@ class RunFolder {
   /// Throws ConfigError when another run is in the folder and `use` is fresh. To overwrite,
   /// its checkpoints are put aside.
   RunFolder(std::filesystem::path path, FolderUse use);
-  /// Where begin() was never called, what was put aside is put back.
+  /// Where begin() was never called, what was put aside is put back, and a folder that was not
+  /// there before is not there any more.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -51,8 +53,9 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
 
   /// Training begins, with `first_step`: writes run.json and clears or cuts the rest. Of
-  /// a run that is resumed it keeps "started", and lists this one in "resumed".
-  void begin(Json run, std::uint64_t first_step);
+  /// a run that is resumed it keeps "started", lists this one in "resumed", and returns the sums
+  /// of the steps before. Throws ConfigError where that had other data.
+  StepTotals begin(Json run, std::uint64_t first_step);
   void add_step(const Json& line) { steps_->add(line); }
   void add_epoch(const Json& line) { epochs_->add(line); }
   /// Replaces a file of the folder, in one instant.
@@ -61,6 +64,7 @@ class RunFolder {
  private:
   std::filesystem::path path_;
   FolderUse use_;
+  bool made_ = false;  // the folder, by this object
   bool begun_ = false;
   std::unique_ptr<JsonLines> steps_;
   std::unique_ptr<JsonLines> epochs_;

@@ -5,212 +5,198 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
+#include "cli/colour.h"
 #include "cli/machine.h"
+#include "cli/run_warnings.h"
 
 namespace topknot::cli {
 namespace {
 
 constexpr std::chrono::seconds kBetweenLines(2);
+constexpr std::size_t kMostRanksInMatrix = 256;
 
-Json step_line(const train::StepRecord& record) {
+using Clock = std::chrono::steady_clock;
+
+void write_times(EventFile& events, const train::StepRecord& record) {
   const StepReport& report = record.report;
-  return {{"step", record.step},
-          {"epoch", record.epoch},
-          {"loss", record.loss},
-          {"lr", record.lr},
-          {"finite", record.finite},
-          {"samples", record.samples},
-          {"sent_bytes", record.sent_bytes},
-          {"sent_messages", report.sent_messages},
-          {"k_wanted", report.k_wanted},
-          {"k_selected", report.k_selected},
-          {"count", report.count},
-          {"seconds", record.seconds},
-          {"compute_seconds", record.compute_seconds},
-          {"select_seconds", report.select_seconds},
-          {"wait_seconds", report.wait_seconds},
-          {"busy_seconds", report.busy_seconds},
-          {"exposed_seconds", report.exposed_seconds},
-          {"overlap", report.overlap}};
-}
-
-Json to_json(const train::Metric& metric) {
-  if (metric.name.empty()) return nullptr;
-  return {{"name", metric.name}, {"value", metric.value}};
-}
-
-Json epoch_line(const train::EpochRecord& record) {
-  Json others = Json::array();
-  for (const train::Metric& other : record.others) others.push_back(to_json(other));
-  Json line{{"epoch", record.epoch},
-            {"step", record.step},
-            {"lr", record.lr},
-            {"train_loss", record.train_loss},
-            {"test_loss", record.evaluated ? Json(record.test_loss) : Json()},
-            {"metric", record.evaluated ? to_json(record.metric) : Json()},
-            {"seconds", record.seconds}};
-  if (!others.empty()) line["others"] = std::move(others);
-  return line;
-}
-
-Json buckets_of(const train::Start& start) {
-  Json buckets = Json::array();
-  for (const Layout& layout : start.buckets)
-    buckets.push_back(
-        {{"tensors", layout.tensors.size()}, {"coordinates", layout.size()}});
-  return buckets;
+  for (const auto& [name, seconds] : {std::pair("data", record.data_seconds),
+                                      {"forward", record.forward_seconds},
+                                      {"backward", record.backward_seconds},
+                                      {"optimizer", record.optimizer_seconds},
+                                      {"exposed", report.exposed_seconds},
+                                      {"select", report.select_seconds},
+                                      {"encode", report.encode_seconds},
+                                      {"wait", report.wait_seconds},
+                                      {"decode", report.decode_seconds}})
+    events.scalar(std::string("time/") + name + "_seconds", record.step, seconds);
+  if (report.threshold > 0)
+    events.scalar("exchange/threshold", record.step, report.threshold);
+  if (record.residual_norm > 0)
+    events.scalar("exchange/residual_norm", record.step, record.residual_norm);
 }
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
+double at_least_one(std::uint64_t count) {
+  return static_cast<double>(std::max<std::uint64_t>(count, 1));
+}
+
 }  // namespace
 
-Json to_json(const train::Job& job) {
-  Json all = Json::object();
-  for (const train::Key& key : train::keys()) {
-    const std::string value = train::get(job, key.name);
-    Json& place = all[std::string(key.name)];
-    if (key.range == "text") {
-      place = value;
-    } else if (key.range == "a list") {
-      place = Json::array();
-      std::istringstream words(value);
-      for (std::string word; words >> word;) place.push_back(word);
-    } else {
-      place = Json::parse(value);
-    }
-  }
-  return all;
-}
-
-std::string describe_exchange(const train::Job& job) {
-  std::string text = job.collective.empty() ? job.scheme : job.collective;
-  if (job.scheme != "dense") text += fmt::format(" at density {}", job.density);
-  if (job.local_steps > 1) text += fmt::format(" every {} steps", job.local_steps);
-  return text;
-}
-
-Json to_json(const train::Job& job, int workers, const train::Outcome& outcome) {
-  return {{"job", job.name},
-          {"scheme", job.scheme},
-          {"workers", workers},
-          {"steps", outcome.steps},
-          {"epochs", outcome.epochs},
-          {"seconds", outcome.seconds},
-          {"metric", to_json(outcome.metric)},
-          {"sent_bytes_per_step", outcome.sent_bytes_per_step},
-          {"dense_bytes_per_step", outcome.dense_bytes_per_step},
-          {"exposed_seconds_per_step", outcome.exposed_seconds_per_step},
-          {"skipped_steps", outcome.skipped_steps},
-          {"weights_hash", outcome.weights_hash}};
-}
-
-std::string bytes_text(double bytes) {
-  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  for (; bytes >= 999.5 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1000;
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 99.95 ? 0 : 1,
-                     kUnits[unit]);
-}
-
-std::string duration_text(double seconds) {
-  if (seconds < 10) return fmt::format("{:.2f} s", seconds);
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
-}
-
-void RunLog::Window::add(const train::StepRecord& record) {
-  ++steps;
-  samples += record.samples;
-  loss += record.loss;
-  sent_bytes += static_cast<double>(record.sent_bytes);
-  seconds += record.seconds;
-  select += record.report.select_seconds;
-  wait += record.report.wait_seconds;
-  busy += record.report.busy_seconds;
-}
-
-std::string RunLog::Window::text(const train::Metric& metric) const {
-  const double count = static_cast<double>(std::max<std::uint64_t>(steps, 1));
-  const std::string measured =
-      metric.name.empty() ? "" : fmt::format("{} {:.4f}  ", metric.name, metric.value);
-  return fmt::format(
-      "loss {:.4f}  {}{:.0f} samples/s  {}/step  select {:.0f} % exchange {:.0f} % wait "
-      "{:.0f} %",
-      loss / count, measured, share(static_cast<double>(samples), seconds),
-      bytes_text(sent_bytes / count), 100 * share(select, seconds),
-      100 * share(std::max(busy - select - wait, 0.0), seconds),
-      100 * share(wait, seconds));
-}
-
 RunLog::RunLog(const train::Job& job, const RunLogOptions& options)
-    : job_(job), options_(options) {}
+    : job_(job),
+      options_(options),
+      shown_(Clock::now()),
+      since_(Clock::now()),
+      bar_(std::make_unique<Progress>(job.name, 0)) {
+  if (options_.quiet) return;
+  const double growth = bar_->terminal() ? 1 : 2;
+  silence_ = std::make_unique<Silence>(
+      [this] { return say_activity(); },
+      Silence::Pace{.patience = std::chrono::milliseconds(1500), .growth = growth});
+}
+
+void RunLog::on_activity(const train::Activity& activity) {
+  const std::scoped_lock lock(mutex_);
+  if (activity.what != activity_.what) since_ = Clock::now();
+  activity_ = activity;
+}
+
+bool RunLog::say_activity() {
+  const std::scoped_lock lock(mutex_);
+  std::string text = activity_.what;
+  if (activity_.total > 0)
+    text +=
+        fmt::format(" {}/{}", with_commas(activity_.done), with_commas(activity_.total));
+  if (text.empty())
+    text = fmt::format("in step {} of {}", earlier_.steps + own_.steps, start_.steps);
+  const Waiting::Now now = options_.waiting ? options_.waiting->now() : Waiting::Now{};
+  if (now.rank >= 0 && now.seconds > 1)
+    text += fmt::format(", waiting for rank {} for {:.0f} s of {:.0f}", now.rank,
+                        now.seconds, job_.timeout);
+  const std::chrono::duration<double> lasting = Clock::now() - since_;
+  text += fmt::format(" ({:.0f} s)", lasting.count());
+  if (bar_->terminal()) {
+    bar_->show_activity(text);
+  } else {
+    fmt::print(options_.to, "{}\n", text);
+    std::fflush(options_.to);
+  }
+  return true;
+}
+
+void RunLog::begin_folder(const train::Start& start) {
+  earlier_ = options_.folder->begin({{"started", time_now()},
+                                     {"launch", options_.launch},
+                                     {"workers", options_.workers},
+                                     {"scheme", scheme_text(job_, start.job)},
+                                     {"exchange", exchange_json(start.job)},
+                                     {"job", to_json(job_)},
+                                     {"job_as_run", to_json(start.job)},
+                                     {"parameters", start.parameters},
+                                     {"train_samples", start.train_samples},
+                                     {"test_samples", start.test_samples},
+                                     {"data_fingerprint", start.data_fingerprint},
+                                     {"steps_per_epoch", start.steps_per_epoch},
+                                     {"steps", start.steps},
+                                     {"dense_bytes_per_step", start.dense_bytes},
+                                     {"gradient_bytes", start.gradient_bytes},
+                                     {"engine_bytes", start.engine_bytes},
+                                     {"buckets", buckets_json(start)},
+                                     {"machine", describe_machine()},
+                                     {"versions", describe_versions(options_.torch)}},
+                                    start.first_step);
+  if (!options_.tensorboard) return;
+  events_ = std::make_unique<EventFile>(options_.folder->path(), start.first_step);
+  events_->text(
+      "run", start.first_step,
+      fmt::format("{} on {}, seed {}, {} workers; {}; topknot {} ({}), torch {}",
+                  job_.model, job_.data, job_.seed, options_.workers,
+                  scheme_and_exchange(job_, start.job), TOPKNOT_VERSION, built_from(),
+                  options_.torch));
+}
 
 void RunLog::on_start(const train::Start& start) {
+  std::unique_lock lock(mutex_);
   start_ = start;
-  shown_ = std::chrono::steady_clock::now();
-  if (options_.folder != nullptr) {
-    Json versions = describe_versions();
-    if (!options_.torch.empty()) versions["torch"] = options_.torch;
-    options_.folder->begin({{"started", time_now()},
-                            {"launch", options_.launch},
-                            {"workers", options_.workers},
-                            {"job", to_json(job_)},
-                            {"job_as_run", to_json(start.job)},
-                            {"parameters", start.parameters},
-                            {"train_samples", start.train_samples},
-                            {"test_samples", start.test_samples},
-                            {"steps_per_epoch", start.steps_per_epoch},
-                            {"steps", start.steps},
-                            {"dense_bytes_per_step", start.dense_bytes},
-                            {"gradient_bytes", start.gradient_bytes},
-                            {"engine_bytes", start.engine_bytes},
-                            {"buckets", buckets_of(start)},
-                            {"machine", describe_machine()},
-                            {"versions", versions}},
-                           start.first_step);
-    if (options_.tensorboard)
-      events_ = std::make_unique<EventFile>(options_.folder->path(), start.first_step);
-  }
-  bar_ = std::make_unique<Progress>(job_.name, start.steps);
-  plain_line(fmt::format("{}: {} on {}, {} parameters, {} workers ({}), {}", job_.name,
-                         job_.model, job_.data, start.parameters, options_.workers,
-                         options_.launch, describe_exchange(start.job)));
+  activity_ = {};
+  shown_ = since_ = Clock::now();
+  if (options_.folder != nullptr) begin_folder(start);
+  bar_->clear();
+  bar_ = std::make_unique<Progress>(job_.name, start.steps, start.first_step);
+  lock.unlock();
+  plain_line(fmt::format("{}: {} on {}, {} parameters, {} workers ({}), seed {}",
+                         job_.name, job_.model, job_.data, with_commas(start.parameters),
+                         options_.workers, options_.launch, job_.seed));
+  plain_line(scheme_and_exchange(job_, start.job));
   for (const std::string& notice : start.notices) plain_line(notice);
+  for (const std::string& warning : warnings_about(start)) warn(warning);
   if (start.first_step > 0)
     plain_line(fmt::format("resuming from step {} of {}", start.first_step, start.steps));
 }
 
-void RunLog::plain_line(const std::string& line) {
-  if (bar_) bar_->clear();
-  fmt::print(options_.to, "{}\n", line);
+void RunLog::warn(const std::string& sentence) {
+  const std::scoped_lock lock(mutex_);
+  bar_->clear();
+  fmt::print(options_.to, "topknot: {} {}\n",
+             coloured(Colour::yellow, "warning:", options_.to), sentence);
   std::fflush(options_.to);
 }
 
+void RunLog::plain_line(const std::string& line) {
+  if (options_.quiet) return;
+  const std::scoped_lock lock(mutex_);
+  bar_->clear();
+  fmt::print(options_.to, "{}\n", line);
+  std::fflush(options_.to);
+  silence_->broken();
+}
+
+std::vector<std::string> RunLog::notes() const {
+  const double count = at_least_one(window_.steps);
+  return {
+      fmt::format("loss {:.4f}", window_.loss / count),
+      metric_.name.empty() ? "" : fmt::format("{} {:.4f}", metric_.name, metric_.value),
+      bytes_text(window_.sent_bytes / count) + "/step",
+      fmt::format("{:.0f} samples/s",
+                  share(static_cast<double>(window_.samples), window_.seconds)),
+      fmt::format("select {:.0f} % exchange {:.0f} % wait {:.0f} %",
+                  100 * share(window_.select, window_.seconds),
+                  100 * share(std::max(window_.busy - window_.select - window_.wait, 0.0),
+                              window_.seconds),
+                  100 * share(window_.wait, window_.seconds))};
+}
+
 void RunLog::on_step(const train::StepRecord& record) {
-  window_.add(record);
-  all_.add(record);
-  skipped_ += record.finite ? 0 : 1;
-  if (options_.folder != nullptr) options_.folder->add_step(step_line(record));
+  const Json line = step_line(record);
+  std::unique_lock lock(mutex_);
+  activity_ = {};
+  window_.add(line);
+  own_.add(line);
+  since_ = Clock::now();
+  if (options_.folder != nullptr) options_.folder->add_step(line);
   if (events_) {
     events_->scalar("train/loss", record.step, record.loss);
     events_->scalar("train/lr", record.step, record.lr);
     events_->scalar("exchange/sent_bytes", record.step,
                     static_cast<double>(record.sent_bytes));
     events_->scalar("time/step_seconds", record.step, record.seconds);
-    events_->scalar("time/exposed_seconds", record.step, record.report.exposed_seconds);
+    write_times(*events_, record);
   }
-  bar_->show(record.step + 1, window_.text(metric_));
-  if (std::chrono::steady_clock::now() - shown_ < kBetweenLines) return;
-  if (!bar_->terminal())
-    plain_line(fmt::format("epoch {}/{}  step {}/{}  {}", record.epoch + 1, job_.epochs,
-                           record.step + 1, start_.steps, window_.text(metric_)));
+  if (options_.quiet) return;
+  bar_->show(record.step + 1, notes());
+  if (bar_->terminal()) silence_->broken();
+  if (Clock::now() - shown_ < kBetweenLines) return;
+  const std::string text =
+      fitting_line(fmt::format("epoch {}/{}  step {}/{}", record.epoch + 1, job_.epochs,
+                               record.step + 1, start_.steps),
+                   notes(), std::string::npos);
+  const std::string left = bar_->time_left();
   window_ = {};
-  shown_ = std::chrono::steady_clock::now();
+  shown_ = Clock::now();
+  lock.unlock();
+  if (!bar_->terminal()) plain_line(left.empty() ? text : text + "  " + left);
 }
 
 void RunLog::on_epoch(const train::EpochRecord& record) {
@@ -223,6 +209,7 @@ void RunLog::on_epoch(const train::EpochRecord& record) {
     for (const train::Metric& other : record.others)
       line += fmt::format("  {} {:.4f}", other.name, other.value);
   }
+  on_activity({});
   plain_line(line + "  " + duration_text(record.seconds));
   if (options_.folder != nullptr) options_.folder->add_epoch(epoch_line(record));
   if (!events_) return;
@@ -240,55 +227,17 @@ void RunLog::on_checkpoint(std::uint64_t, double seconds) {
 }
 
 void RunLog::on_checkpoint_failed(const std::string& sentence) {
-  plain_line("A checkpoint was not saved, training continues: " + sentence);
-}
-
-std::string RunLog::summary(const train::Outcome& outcome) const {
-  std::string text;
-  const auto add = [&](const char* what, const std::string& said) {
-    text += fmt::format("  {:<11} {}\n", what, said);
-  };
-  const auto steps = static_cast<double>(std::max<std::uint64_t>(all_.steps, 1));
-  if (!outcome.metric.name.empty())
-    add(outcome.metric.name.c_str(),
-        fmt::format("{:.4f} on {} test samples", outcome.metric.value,
-                    start_.test_samples));
-  add("time",
-      fmt::format("{} for {} of {} steps, {} epochs; {:.0f} samples/s, {:.1f} ms "
-                  "a step",
-                  duration_text(outcome.seconds), all_.steps, outcome.steps,
-                  outcome.epochs, share(static_cast<double>(all_.samples), all_.seconds),
-                  1e3 * all_.seconds / steps));
-  const double sent = outcome.sent_bytes_per_step;
-  const double dense = outcome.dense_bytes_per_step;
-  add("sent", fmt::format("{} a step by the busiest worker; dense {}{}", bytes_text(sent),
-                          bytes_text(dense),
-                          sent > 0 && dense > 0
-                              ? fmt::format(", {:.1f} times as much", dense / sent)
-                              : ""));
-  add("exchange",
-      fmt::format("{:.0f} % hidden behind the backward pass; the rest, {:.2f} ms "
-                  "a step, was waited for",
-                  100 * outcome.overlap, 1e3 * outcome.exposed_seconds_per_step));
-  add("memory", fmt::format("gradients {} a worker, {} beyond them; peak of {} {}",
-                            bytes_text(static_cast<double>(start_.gradient_bytes)),
-                            bytes_text(static_cast<double>(start_.engine_bytes)),
-                            options_.launch == "mpi" ? "rank 0" : "all workers together",
-                            bytes_text(static_cast<double>(peak_memory_bytes()))));
-  if (skipped_ > 0)
-    add("skipped", fmt::format("{} steps whose gradient was not finite", skipped_));
-  if (saved_ > 0)
-    add("saved",
-        fmt::format("{} checkpoints in {}", saved_, duration_text(save_seconds_)));
-  add("weights", outcome.weights_hash);
-  if (options_.folder != nullptr) add("left in", options_.folder->path().string());
-  return text;
+  warn("A checkpoint was not saved, training continues: " + sentence);
 }
 
 void RunLog::finish(const train::Outcome& outcome) {
-  if (bar_) bar_->clear();
-  if (options_.folder == nullptr || outcome.stopped_early) return;
-  options_.folder->write("result.json", to_json(job_, options_.workers, outcome));
+  silence_.reset();
+  bar_->clear();
+  if (options_.folder == nullptr) return;
+  if (!traffic_.bytes.empty() && traffic_.bytes.size() <= kMostRanksInMatrix)
+    options_.folder->write("traffic.json", to_json(traffic_));
+  if (outcome.stopped_early) return;
+  options_.folder->write("result.json", result(outcome));
 }
 
 }  // namespace topknot::cli

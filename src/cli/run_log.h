@@ -4,29 +4,25 @@
 // files of its folder, and at the end a summary.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string>
+#include <vector>
 
-#include "cli/bench.h"
+#include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/run_folder.h"
+#include "cli/run_json.h"
+#include "cli/silence.h"
 #include "cli/tfevents.h"
+#include "cli/traffic_matrix.h"
 #include "train/train.h"
+#include "transports/watched.h"
 
 namespace topknot::cli {
-
-/// A job's keys and values, numbers as numbers.
-Json to_json(const train::Job& job);
-
-/// What --json ends with.
-Json to_json(const train::Job& job, int workers, const train::Outcome& outcome);
-
-/// "41.2 kB"
-std::string bytes_text(double bytes);
-/// "1 min 42 s"
-std::string duration_text(double seconds);
 
 struct RunLogOptions {
   int workers = 1;
@@ -34,52 +30,57 @@ struct RunLogOptions {
   std::string torch = {};          ///< its version, where that is known
   RunFolder* folder = nullptr;     ///< none: nothing is left
   bool tensorboard = false;
-  std::FILE* to = stderr;  ///< progress that is not a bar
+  bool quiet = false;                           ///< shows warnings and the summary alone
+  std::shared_ptr<const Waiting> waiting = {};  ///< whom this rank waits for
+  std::FILE* to = stderr;                       ///< progress that is not a bar
 };
 
 class RunLog final : public train::Observer {
  public:
   RunLog(const train::Job& job, const RunLogOptions& options);
 
+  void on_activity(const train::Activity& activity) override;
   void on_start(const train::Start& start) override;
   void on_step(const train::StepRecord& record) override;
   void on_epoch(const train::EpochRecord& record) override;
   void on_checkpoint(std::uint64_t step, double seconds) override;
   void on_checkpoint_failed(const std::string& sentence) override;
 
-  /// For a person, several lines. Training has ended.
-  std::string summary(const train::Outcome& outcome) const;
+  /// Of all ranks, before finish() and summary().
+  void add_traffic(const TrafficMatrix& traffic) { traffic_ = traffic; }
   /// Training has ended: leaves result.json and takes the bar away.
   void finish(const train::Outcome& outcome);
+  /// What result.json and --json have; steps before a resume count in all of it.
+  Json result(const train::Outcome& outcome) const;
+  /// For a person, several lines.
+  std::string summary(const train::Outcome& outcome) const;
 
  private:
-  /// Sums over the steps since progress was last shown.
-  struct Window {
-    std::uint64_t steps = 0;
-    std::uint64_t samples = 0;
-    double loss = 0;
-    double sent_bytes = 0;
-    double seconds = 0;
-    double select = 0;
-    double wait = 0;
-    double busy = 0;
-    void add(const train::StepRecord& record);
-    std::string text(const train::Metric& metric) const;
-  };
+  void begin_folder(const train::Start& start);
   void plain_line(const std::string& line);
+  void warn(const std::string& sentence);
+  /// Says what the run is at, when it has been silent. Returns whether it did.
+  bool say_activity();
+  /// What the bar or a plain line says of the steps since the last: what matters most first.
+  std::vector<std::string> notes() const;
 
   const train::Job job_;
   const RunLogOptions options_;
+  std::mutex mutex_;  // of all below, for the thread of silence_
   train::Start start_;
+  train::Activity activity_;
   train::Metric metric_;
-  Window window_;
-  Window all_;
-  std::uint64_t skipped_ = 0;  // steps that were not applied
+  TrafficMatrix traffic_;
+  StepTotals window_;   // since progress was last shown
+  StepTotals own_;      // of this run
+  StepTotals earlier_;  // before a resume
   std::uint64_t saved_ = 0;
   double save_seconds_ = 0;
   std::chrono::steady_clock::time_point shown_;
+  std::chrono::steady_clock::time_point since_;  // of the activity or step under way
   std::unique_ptr<Progress> bar_;
   std::unique_ptr<EventFile> events_;
+  std::unique_ptr<Silence> silence_;
 };
 
 }  // namespace topknot::cli

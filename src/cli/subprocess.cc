@@ -51,7 +51,8 @@ class Pipe {
 
 }  // namespace
 
-SubprocessResult run_subprocess(const std::vector<std::string>& words) {
+SubprocessResult run_subprocess(const std::vector<std::string>& words,
+                                ErrorOutput error_output) {
   Pipe pipe;
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
@@ -61,6 +62,8 @@ SubprocessResult run_subprocess(const std::vector<std::string>& words) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipe.writer(), STDOUT_FILENO);
+  if (error_output == ErrorOutput::discarded)
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   pid_t child = 0;
   const int error =
       posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);

@@ -11,8 +11,11 @@ struct SubprocessResult {
   std::string output;  ///< what it wrote to standard output
 };
 
-/// Runs a program with its arguments, without a shell, and waits for it. Its standard error is
-/// ours. Throws ConfigError where the program is not installed.
-SubprocessResult run_subprocess(const std::vector<std::string>& words);
+enum class ErrorOutput { ours, discarded };
+
+/// Runs a program with its arguments, without a shell, and waits for it. Throws ConfigError where
+/// the program is not installed.
+SubprocessResult run_subprocess(const std::vector<std::string>& words,
+                                ErrorOutput error_output = ErrorOutput::ours);
 
 }  // namespace topknot::cli

@@ -126,6 +126,28 @@ void EventFile::scalar(std::string_view tag, std::uint64_t step, double value) {
   write(event);
 }
 
+void EventFile::text(std::string_view tag, std::uint64_t step, std::string_view said) {
+  constexpr std::uint64_t kString = 7;  // a tensor's type
+  std::string plugin;
+  put_bytes(plugin, 1, "text");
+  std::string metadata;
+  put_bytes(metadata, 1, plugin);
+  std::string tensor;
+  put_key(tensor, 1, kVarint);
+  put_varint(tensor, kString);
+  put_bytes(tensor, 2, "");  // its shape: none, it is one value
+  put_bytes(tensor, 8, said);
+  std::string value;
+  put_bytes(value, 1, tag);
+  put_bytes(value, 8, tensor);
+  put_bytes(value, 9, metadata);
+  std::string summary;
+  put_bytes(summary, 1, value);
+  std::string event = event_at(step);
+  put_bytes(event, 5, summary);
+  write(event);
+}
+
 void EventFile::write(std::string_view event) {
   std::string record;
   put_fixed(record, std::uint64_t{event.size()});

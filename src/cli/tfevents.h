@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TensorBoard's event files, as far as scalars need them: no more of protocol buffers than
-// four messages.
+// TensorBoard's event files, as far as scalars and texts need them: a few messages of protocol
+// buffers.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,8 @@ class EventFile {
 
   /// Says that the quantity `tag` was `value` at a step.
   void scalar(std::string_view tag, std::uint64_t step, double value);
+  /// Says a text under `tag`.
+  void text(std::string_view tag, std::uint64_t step, std::string_view said);
 
  private:
   void write(std::string_view event);

@@ -5,6 +5,7 @@
 import json
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 COMMAND = sys.argv.pop(1)
 MPIRUN = sys.argv.pop(1).split() if len(sys.argv) > 1 else []
-LAUNCHER_WORDS = ("OMPI_", "PMI", "PMIX", "SLURM", "TOPKNOT_")
+LAUNCHER_WORDS = ("OMPI_", "PMI", "PMIX", "SLURM", "PBS", "TOPKNOT_")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_WORDS)}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -47,6 +48,24 @@ def recording(steps=(0, 7), ranks=(0, 1)):
 
 
 class Json(unittest.TestCase):
+    def test_bench_sum_compares_with_the_true_top_k(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "g.safetensors")
+            with open(file, "wb") as stream:
+                stream.write(safetensors(recording()))
+            out = run("bench", "sum", "--gradients", file, "--density", "0.05", "--workers", "2",
+                      "--steps", "6", "--window", "3", "--scheme", "dense,gtopk,adtopk", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        said = {one["scheme"]: one for one in json.loads(out.stdout)["results"]}
+        self.assertEqual(said["dense"]["mean_distance"], 0)
+        self.assertEqual(said["dense"]["untouched_rows"], 0)
+        self.assertGreater(said["gtopk"]["mean_distance"], 0)
+        self.assertEqual(said["gtopk"]["agreed"], 51)
+        self.assertEqual([(one["tensor"], one["rows"]) for one in said["gtopk"]["tensors"]],
+                         [("weight", 20)])
+        self.assertEqual(said["adtopk"]["untouched_rows"], 0)  # it looks at every row
+        self.assertEqual(run("bench", "sum", "--scheme", "oktpok").returncode, 2)
+
     def test_bench_select_has_what_it_promises(self):
         out = run("bench", "select", "--n", "20000", "--density", "0.05", "--steps", "3", "--json")
         self.assertEqual(out.returncode, 0, out.stderr)
@@ -90,6 +109,45 @@ class Json(unittest.TestCase):
         # Two of the others' 300 pairs of 8 bytes and a header each.
         self.assertEqual(said["results"][0]["sent_bytes_max"], 2 * (300 * 8 + 32))
         self.assertEqual(said["results"][1]["sent_bytes_max"], 4 * (10000 * 4 + 32))
+        self.assertEqual(said["baseline"]["vs_dense"], 1)
+        self.assertEqual(said["baseline"]["collective"], "dense")
+        self.assertGreaterEqual(said["results"][0]["seconds_p99"], said["results"][0]["seconds"])
+
+    def test_bench_allreduce_fits_a_line_of_a_fit_through_its_sizes(self):
+        out = run("bench", "allreduce", "--workers", "2", "--steps", "3", "--collective", "knot,topka",
+                  "--sizes", "8,1k,100k", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        said = json.loads(out.stdout)
+        self.assertEqual([(one["collective"], one["n"]) for one in said["results"]],
+                         [(name, n) for n in (8, 1000, 100000) for name in ("knot", "topka")])
+        self.assertEqual([one["collective"] for one in said["fits"]], ["knot", "topka"])
+        for one in said["fits"]:
+            self.assertGreater(one["beta_seconds_per_byte"], 0)
+
+    def test_bench_allreduce_is_a_table_of_100_columns_that_names_its_network(self):
+        words = ("bench", "allreduce", "--workers", "2", "--n", "20k", "--steps", "2", "--sizes", "64,20k",
+                 "--collective", "all")
+        out = run(*words)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        self.assertLessEqual(max(map(len, out.stdout.splitlines())), 100)
+        self.assertEqual(len(re.findall(r"(?m)^  dense\S* \(baseline\) .* 1\.00x$", out.stdout)), 2)
+        self.assertIn("# network: none: threads share memory, so there is nothing to win", out.stdout)
+        self.assertRegex(out.stdout, r"(?m)^# knot: alpha .* \+ beta .* ns a byte of the vector$")
+        self.assertIn("busbw", run(*words, "--nccl-tests").stdout)
+
+    def test_a_modelled_link_makes_a_dense_sum_slow_and_a_sparse_one_fast(self):
+        words = ("bench", "allreduce", "--workers", "4", "--n", "200k", "--steps", "3", "--collective",
+                 "knot", "--density", "0.01")
+        out = run(*words, "--link", "100mbit,1ms", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        said = json.loads(out.stdout)
+        # 1.2 MB at 12.5 MB/s, less what frames take.
+        self.assertGreater(said["baseline"]["seconds"], 0.096)
+        self.assertGreater(said["results"][0]["vs_dense"], 2)
+        self.assertIn("a model of 100mbit,1ms", said["network"])
+        out = run(*words, "--link", "fast")
+        self.assertEqual(out.returncode, 2)
+        self.assertIn("write it as 1gbit,50us", out.stderr)
 
     def test_list_has_every_part_with_its_parameters(self):
         said = json.loads(run("list", "--json").stdout)
@@ -230,6 +288,20 @@ class BadInput(unittest.TestCase):
         self.refused("bench", "allreduce", "--n", "100", env={"PMI_SIZE": "4"},
                      said="each is alone")
 
+    @unittest.skipUnless(MPIRUN, "built without MPI")
+    def test_launchers_that_mpi_cannot_use_are_refused_with_the_cure(self):
+        bench = ("bench", "allreduce", "--n", "100")
+        self.refused(*bench, env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0",
+                                  "MASTER_ADDR": "localhost"}, said="start it as `mpirun -n 2")
+        self.refused(*bench, env={"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"},
+                     said="srun --mpi=pm")
+
+    def test_who_forgot_the_launcher_is_told(self):
+        out = run("bench", "allreduce", "--n", "100", "--steps", "1",
+                  env={"SLURM_JOB_ID": "9", "SLURM_NTASKS": "4"})
+        self.assertEqual(out.returncode, 0, out.stderr)
+        self.assertIn("Slurm has granted 4 tasks", out.stderr)
+
 
 @unittest.skipUnless(MPIRUN, "built without MPI")
 class UnderMpirun(unittest.TestCase):
@@ -246,6 +318,18 @@ class UnderMpirun(unittest.TestCase):
                   launcher=[*MPIRUN, "-n", "2"])
         self.assertEqual(out.returncode, 2, out.stderr)
         self.assertIn("--workers 3 cannot be", out.stderr)
+
+    def test_an_interface_that_is_not_there_is_refused_once(self):
+        out = run("bench", "allreduce", "--n", "100", "--interface", "eth99", env=AS_ROOT,
+                  launcher=[*MPIRUN, "-n", "2"])
+        self.assertEqual(out.returncode, 2, out.stderr)
+        self.assertEqual(out.stderr.count("There is no network interface eth99"), 1, out.stderr)
+
+    def test_while_a_rank_is_missing_it_is_said_what_may_be_wrong(self):
+        late = 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then sleep 4; fi; exec "$@"'
+        out = run("bench", "allreduce", "--n", "100", "--steps", "1", "--timeout", "2", env=AS_ROOT,
+                  launcher=[*MPIRUN, "-n", "2", "sh", "-c", late, "sh"])
+        self.assertEqual(out.stderr.count("has not brought the 2 ranks together"), 1, out.stderr)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 
 COMMAND = sys.argv.pop(1)
 MPIRUN = sys.argv.pop(1).split() if len(sys.argv) > 1 else []
-LAUNCHER_WORDS = ("OMPI_", "PMI", "PMIX", "SLURM", "TOPKNOT_")
+LAUNCHER_WORDS = ("OMPI_", "PMI", "PMIX", "SLURM", "PBS", "TOPKNOT_")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_WORDS)}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # The small jobs, smaller: all have dropout.

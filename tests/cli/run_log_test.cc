@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <thread>
 
@@ -147,8 +148,10 @@ TEST(Trace, PutsTheClocksOfAllRanksRight) {
       TraceSpans spans(4);
       train::StepRecord record;
       record.report.start = truth + ahead;
+      record.compute_seconds = record.forward_seconds = 0.25;
       record.report.buckets.resize(2);
       record.report.buckets[1].start = truth + ahead + 1;
+      record.report.buckets[1].seconds = 0.5;
       spans.add(record);
       spans.add(record);  // beyond the limit
       auto gathered = spans.gather(link, before, read_clock(link));
@@ -159,8 +162,43 @@ TEST(Trace, PutsTheClocksOfAllRanksRight) {
   for (const auto& spans : all) {
     ASSERT_EQ(spans.size(), 4u);
     EXPECT_NEAR(spans[0].start, truth, 0.5);
-    EXPECT_NEAR(spans[3].start, truth + 1, 0.5);
+    EXPECT_NEAR(spans[1].start, truth + 1, 0.5);
   }
+}
+
+TEST(Trace, HasEachPhaseOfAStepAtItsPlace) {
+  train::StepRecord record;
+  record.report.start = 10;
+  record.report.seconds = 1;
+  record.data_seconds = 0.125;
+  record.forward_seconds = 0.25;
+  record.backward_seconds = 0.25;
+  record.compute_seconds = 0.625;
+  record.report.exposed_seconds = 0.25;
+  record.optimizer_seconds = 0.5;
+  record.agree_seconds = 0.125;
+  StepTrace bucket;
+  bucket.start = 10.5;
+  bucket.seconds = 0.5;
+  bucket.spans = {{Phase::select, -1, 10.5, 0.125}, {Phase::wait, 3, 10.75, 0.25}};
+  record.report.buckets = {bucket};
+  TraceSpans spans;
+  spans.add(record);
+  train::EpochRecord epoch;
+  epoch.evaluation_start = 20;
+  epoch.evaluation_seconds = 2;
+  spans.add(epoch);
+  auto links = make_inproc(1);
+  const auto all = spans.gather(*links[0], {}, {});
+  std::map<TraceSpan::Kind, std::pair<double, double>> found;
+  for (const TraceSpan& span : all[0]) found[span.kind] = {span.start, span.seconds};
+  const std::map<TraceSpan::Kind, std::pair<double, double>> expected{
+      {TraceSpan::data, {10, 0.125}},        {TraceSpan::forward, {10.125, 0.25}},
+      {TraceSpan::backward, {10.375, 0.25}}, {TraceSpan::exposed, {10.75, 0.25}},
+      {TraceSpan::optimizer, {11, 0.5}},     {TraceSpan::agree, {11.5, 0.125}},
+      {TraceSpan::evaluation, {20, 2}},      {TraceSpan::exchange, {10.5, 0.5}},
+      {TraceSpan::select, {10.5, 0.125}},    {TraceSpan::wait, {10.75, 0.25}}};
+  EXPECT_EQ(found, expected);
 }
 
 TEST(Trace, OfOneClockIsNotMoved) {
@@ -176,7 +214,7 @@ TEST(Trace, IsJsonWithAProcessForEachRank) {
   const ScratchFolder folder;
   const TraceSpan bucket{TraceSpan::exchange, 1, 7, 10.5, 0.25, 99};
   write_chrome_trace(folder.path() / "trace.json",
-                     {{{TraceSpan::compute, 0, 7, 10, 1, 0}}, {bucket}});
+                     {{{TraceSpan::forward, 0, 7, 10, 1, 0}}, {bucket}});
   const Json said = Json::parse(read_text(folder.path() / "trace.json"));
   std::set<int> processes;
   for (const Json& event : said["traceEvents"]) processes.insert(event["pid"].get<int>());

@@ -13,45 +13,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import unittest
 from pathlib import Path
 
-COMMAND = sys.argv.pop(1)
-TREE = Path(sys.argv.pop(1))
-MPIRUN = sys.argv.pop(1).split() if len(sys.argv) > 1 else []
-LAUNCHER_WORDS = ("OMPI_", "PMI", "PMIX", "SLURM", "TOPKNOT_")
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_WORDS)}
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-RESULT_KEYS = ["job", "scheme", "workers", "steps", "epochs", "seconds", "metric",
-               "sent_bytes_per_step", "dense_bytes_per_step", "exposed_seconds_per_step",
-               "skipped_steps", "weights_hash"]
-STEP_KEYS = ["step", "epoch", "loss", "lr", "finite", "samples", "sent_bytes", "sent_messages",
-             "k_wanted", "k_selected", "count", "seconds", "compute_seconds", "select_seconds",
-             "wait_seconds", "busy_seconds", "exposed_seconds", "overlap"]
-SMALL = """
-model = "mlp"
-data = "generated:size=640"
-epochs = 2
-batch = 16
-workers = 2
-timeout = 30
-"""
-
-
-def run(*words, env=None, launcher=()):
-    return subprocess.run([*launcher, COMMAND, "train", *map(str, words)],
-                          env={**CLEAN, **(env or {})}, capture_output=True, text=True,
-                          timeout=300, check=False)
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-HAS_TORCH = "without torch" not in run("./no-such-job.toml").stderr
+from train_case import (AS_ROOT, CLEAN, COMMAND, EXCHANGE_KEYS, HAS_TORCH, MPIRUN, RESULT_KEYS, SMALL,
+                        STEP_KEYS, TREE, Case, lines, run)
 
 
 class WithoutTorch(unittest.TestCase):
@@ -66,7 +33,9 @@ class Lists(unittest.TestCase):
     def test_the_jobs_are_listed(self):
         out = run("--list")
         self.assertEqual(out.returncode, 0, out.stderr)
-        names = [line.split()[0] for line in out.stdout.splitlines()]
+        self.assertEqual(out.stdout, subprocess.run([COMMAND, "list", "jobs"], env=CLEAN, text=True,
+                                                    capture_output=True, check=True).stdout)
+        names = [line.split()[0] for line in out.stdout.splitlines()[1:]]
         self.assertEqual(names, sorted(file.stem for file in (TREE / "jobs").glob("*.toml")))
 
     def test_the_page_has_every_key_as_the_command_says_it(self):
@@ -81,29 +50,6 @@ class Lists(unittest.TestCase):
         self.assertEqual(len(rows), len(said) // 2)
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        if not HAS_TORCH:
-            self.skipTest("this command was built without torch")
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = Path(scratch.name)
-        self.out = self.folder / "out"
-        self.job = self.folder / "small.toml"
-        self.job.write_text(SMALL)
-
-    def done(self, *words, code=0, **more):
-        out = run(*words, **more)
-        self.assertEqual(out.returncode, code, out.stdout + out.stderr)
-        return out
-
-    def refused(self, *words, said, code=2, **more):
-        out = self.done(*words, code=code, **more)
-        self.assertEqual(out.stdout, "")
-        self.assertEqual(len(out.stderr.strip().splitlines()), 1, out.stderr)
-        self.assertIn(said, out.stderr)
-
-
 class BadInput(Case):
     def test_an_unknown_key_gets_the_nearest(self):
         self.job.write_text("epochs = 1\nbacth = 3\n")
@@ -111,6 +57,12 @@ class BadInput(Case):
         self.refused("quickstart", "--set", "bacth=3", said="nearest is batch")
         self.refused("quickstart", "--set", "epochs", said="key=value")
         self.refused("quickstart", said="TOPKNOT_LR", env={"TOPKNOT_LR": "fast"})
+
+    def test_a_flag_and_a_setting_must_not_contradict_each_other(self):
+        self.refused("quickstart", "--scheme", "dense", "--set", "scheme=knot",
+                     said="--scheme dense and --set scheme=knot contradict each other")
+        self.refused("quickstart", "--no-evaluate", "--set", "evaluate=true", said="contradict")
+        self.done(self.job, "--seed", "4", "--set", "seed=4", "steps=1", "--quiet")
 
     def test_a_job_that_is_not_there_is_named(self):
         self.refused(self.folder / "none.toml", said="There is no file")
@@ -131,14 +83,23 @@ class BadInput(Case):
         self.assertEqual(len(lines(self.out / "steps.jsonl")), 2)
 
     def test_there_must_be_a_checkpoint_to_resume(self):
-        self.refused(self.job, "--out", self.out, "--resume", said="checkpoint", code=66)
-        self.assertFalse((self.out / "run.json").exists())
+        self.refused(self.job, "--out", self.out, "--resume", said="no checkpoint", code=66)
+        self.refused("--out", self.out, "--resume", said="no checkpoint", code=66)
+        self.assertFalse(self.out.exists())
+        self.out.mkdir()
+        self.refused(self.job, "--out", self.out, "--resume", said="no checkpoint", code=66)
+        self.assertEqual(list(self.out.iterdir()), [])
+
+    def test_a_run_that_does_not_begin_leaves_no_folder(self):
+        self.refused(self.job, "--set", "data=fashion-mnist", "folder=missing", "--out", self.out,
+                     said="fashion-mnist is not in missing; ", code=65)
+        self.assertFalse(self.out.exists())
 
     def test_missing_data_leave_the_run_that_was_to_be_overwritten(self):
         self.done(self.job, "--out", self.out)
         before = sorted((str(f), f.stat().st_size) for f in self.out.rglob("*") if f.is_file())
         self.refused(self.job, "--set", "data=fashion-mnist", "--data", "missing", "--out",
-                     self.out, "--overwrite", said="missing", code=65)
+                     self.out, "--overwrite", said="fashion-mnist is not in missing; ", code=65)
         after = sorted((str(f), f.stat().st_size) for f in self.out.rglob("*") if f.is_file())
         self.assertEqual(after, before)
 
@@ -159,6 +120,21 @@ class Results(Case):
         self.assertEqual((job["batch"], job["seed"], job["epochs"]), (8, 6, 2))
         self.assertEqual(job["data"], "generated:size=640")
 
+    def test_everyday_keys_have_flags(self):
+        words = {"epochs": "1", "steps": "3", "lr": "0.02", "batch": "8", "seed": "9", "model": "cnn",
+                 "optimizer": "sgd", "compressor": "dgc", "collective": "topka", "memory": "residual",
+                 "density": "0.5", "workers": "3"}
+        self.done(self.job, *(f"--{key}={value}" for key, value in words.items()), "--no-evaluate",
+                  "--out", self.out)
+        job = json.loads((self.out / "run.json").read_text())["job"]
+        self.assertEqual({key: str(job[key]) for key in words}, words)
+        self.assertIs(job["evaluate"], False)
+
+    def test_quiet_leaves_the_summary_alone(self):
+        out = self.done(self.job, "--steps", "2", "--quiet")
+        self.assertEqual(out.stderr, "")
+        self.assertIn("weights", out.stdout)
+
     def test_every_step_and_epoch_has_its_line(self):
         self.done(self.job, "--out", self.out)
         steps = lines(self.out / "steps.jsonl")
@@ -169,7 +145,7 @@ class Results(Case):
         self.assertEqual([one["epoch"] for one in epochs], [0, 1])
         self.assertEqual(epochs[-1]["step"], len(steps))
         self.assertEqual(list(epochs[0]), ["epoch", "step", "lr", "train_loss", "test_loss",
-                                           "metric", "seconds"])
+                                           "metric", "seconds", "evaluation_seconds"])
         self.assertEqual(list(json.loads((self.out / "result.json").read_text())), RESULT_KEYS)
 
     def test_the_trace_has_all_ranks_and_tensorboard_a_file(self):
@@ -178,13 +154,34 @@ class Results(Case):
         for rank in (0, 1):
             spans = [one for one in events if one["ph"] == "X" and one["pid"] == rank]
             self.assertEqual({one["args"]["step"] for one in spans}, {0, 1, 2, 3})
-            self.assertTrue(any(one["name"] == "bucket 0" for one in spans))
+            names = {one["name"] for one in spans}
+            for name in ("data", "forward", "backward", "exposed exchange", "bucket 0", "select",
+                         f"wait for rank {1 - rank}"):
+                self.assertIn(name, names)
         self.assertEqual(len(list(self.out.glob("events.out.tfevents.*"))), 1)
+
+    def test_the_traffic_of_all_ranks_is_left_and_said(self):
+        out = self.done(self.job, "--workers", "3", "--set", "local_steps=1", "--out", self.out)
+        said = json.loads((self.out / "traffic.json").read_text())
+        self.assertEqual(list(said), ["steps", "bytes", "messages", "wait_seconds"])
+        self.assertEqual(said["steps"], len(lines(self.out / "steps.jsonl")))
+        for name in ("bytes", "messages", "wait_seconds"):
+            self.assertEqual([len(row) for row in said[name]], [3, 3, 3])
+            self.assertTrue(all(said[name][rank][rank] == 0 for rank in range(3)), said)
+        self.assertRegex(out.stdout, r"(?m)^  balance +rank \d sent most")
+        self.assertRegex(out.stdout, r"(?m)^  waits +rank \d waited longest, most of it for rank \d")
+
+    def test_what_takes_time_is_recorded_where_it_is_asked_for(self):
+        self.done(self.job, "--set", "steps=3", "local_steps=1", "--density", "0.1", "--out", self.out,
+                  "--analyze")
+        for one in lines(self.out / "steps.jsonl"):
+            self.assertGreater(one["threshold"], 0)
+            self.assertGreater(one["residual_norm"], 0)
 
     @unittest.skipUnless(HAS_TORCH and "fake" not in COMMAND, "the fake trainer decides nothing")
     def test_what_was_decided_is_said_and_written(self):
         out = self.done(self.job, "--out", self.out, "--budget", "0.025")
-        self.assertIn("knot:values=i2 at density 0.25 every 3 steps", out.stderr)
+        self.assertIn("knot: residual + topk + knot:values=i2 at density 0.25 every 3 steps", out.stderr)
         run_json = json.loads((self.out / "run.json").read_text())
         self.assertEqual(run_json["job"]["budget"], 0.025)
         self.assertEqual(run_json["job"]["local_steps"], 0)
@@ -197,6 +194,66 @@ class Results(Case):
         self.assertEqual(out.returncode, 2)
         self.assertEqual(out.stderr, "topknot: A budget decides the density: set one or the "
                                      "other.\n")
+
+    def test_what_ran_is_what_is_written(self):
+        words = (self.job, "--set", "collective=gtopk", "compressor=gaussiank", "density=0.02",
+                 "steps=6", "seed=3")
+        out = self.done(*words, "--out", self.out, "--tensorboard")
+        parts = "momentum:momentum=0.9 + gaussiank + gtopk"
+        self.assertIn(f"{parts} at density 0.02", out.stderr)
+        self.assertIn(f"{parts} at density 0.02", out.stdout)
+        self.assertIn("seed 3", out.stderr.splitlines()[0])
+        self.assertRegex(out.stdout, r"(?m)^  versions +topknot \S+ \(.*\), torch .")
+        (events,) = self.out.glob("events.out.tfevents.*")
+        self.assertIn(f"{parts} at density 0.02".encode(), events.read_bytes())
+        for name in ("run.json", "result.json"):
+            said = json.loads((self.out / name).read_text())
+            self.assertEqual(said["scheme"], parts, name)
+            exchange = said["exchange"]
+            self.assertEqual((exchange["memory"], exchange["compressor"], exchange["collective"],
+                              exchange["density"]), ("momentum:momentum=0.9", "gaussiank", "gtopk", 0.02))
+            self.assertLessEqual({"topknot", "commit", "torch", "compiler"}, set(said["versions"]))
+        self.assertEqual(list(exchange), EXCHANGE_KEYS)
+        self.assertEqual((said["model"], said["data"], said["seed"]), ("mlp", "generated:size=640", 3))
+        if Path(COMMAND).name != "topknot_fake":  # which exchanges nothing
+            self.assertAlmostEqual(exchange["density_achieved"], 0.02, delta=0.01)
+
+    def test_a_scheme_takes_parameters(self):
+        said = json.loads(self.done(self.job, "--scheme", "knot:values=bf16", "--density", "0.1",
+                                    "--steps", "2", "--json").stdout)
+        self.assertEqual((said["scheme"], said["exchange"]["collective"]),
+                         ("knot:values=bf16", "knot:values=bf16"))
+        self.refused(self.job, "--scheme", "knot:valeus=bf16", said="nearest is values")
+
+    def test_a_dry_run_says_what_would_be_run(self):
+        out = self.done(self.job, "--scheme", "oktopk", "--density", "0.05", "--dry-run", "--out",
+                        self.out)
+        self.assertFalse(self.out.exists())
+        for part in ("scheme             oktopk", "residual + reuse + oktopk at density 0.05",
+                     "parameters", "buckets", "bytes", "memory"):
+            self.assertIn(part, out.stdout)
+        said = json.loads(self.done(self.job, "--dry-run", "--json", "--density", "0.01").stdout)
+        self.assertGreater(said["parameters"], 0)
+        self.assertGreater(said["worker_bytes"], 12 * said["parameters"])
+        self.assertLess(0, said["expected_bytes_per_step"])
+        self.assertLess(said["expected_bytes_per_step"], said["dense_bytes_per_step"] / 2)
+        self.assertEqual(sum(b["coordinates"] for b in said["buckets"]), said["parameters"])
+
+    @unittest.skipIf("fake" in COMMAND, "the fake trainer sends nothing")
+    def test_a_dry_run_expects_about_the_bytes_that_are_sent(self):
+        words = (self.job, "--scheme", "topka", "--density", "0.01", "--json")
+        expected = json.loads(self.done(*words, "--dry-run").stdout)["expected_bytes_per_step"]
+        sent = json.loads(self.done(*words).stdout)["sent_bytes_per_step"]
+        self.assertAlmostEqual(expected / sent, 1, delta=0.2)
+
+    def test_evaluation_can_be_left_out_or_cut_short(self):
+        said = json.loads(self.done(self.job, "--epochs", "1", "--no-evaluate", "--json").stdout)
+        if Path(COMMAND).name != "topknot_fake":
+            self.assertIsNone(said["metric"])
+            out = self.done(self.job, "--epochs", "1", "--set", "evaluate_samples=7")
+            self.assertIn(" on 7 test samples", out.stdout)
+        self.refused(self.job, "--no-evaluate", "--set", "lr_schedule=plateau",
+                     said="cannot be without evaluation")
 
     def test_only_errors_are_mixed_with_the_summary_of_a_person(self):
         out = self.done(self.job, "--set", "steps=2")
@@ -281,7 +338,7 @@ class Signals(Case):
             time.sleep(0.05)
         process.send_signal(number)
         said = process.communicate(timeout=120)[1]
-        self.assertIn("--resume", said)
+        self.assertIn(f"`topknot train --resume --out {self.out}` continues it", said)
         return process.returncode
 
     def resumed(self):
@@ -290,8 +347,7 @@ class Signals(Case):
         # What a run that was killed later would have left: steps beyond the checkpoint.
         with (self.out / "steps.jsonl").open("a") as file:
             file.write(json.dumps({"step": left, "killed": True}) + "\n" + '{"step":')
-        out = self.done(self.job, "--set", f"steps={left + 3}", "epochs=100000", "--out",
-                        self.out, "--resume", "--json")
+        out = self.done("--steps", left + 3, "--out", self.out, "--resume", "--json")
         self.assertEqual(json.loads(out.stdout)["steps"], left + 3)
         steps = lines(self.out / "steps.jsonl")
         self.assertEqual([one["step"] for one in steps], list(range(left + 3)))

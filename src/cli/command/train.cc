@@ -9,48 +9,38 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "cli/batch_script.h"
 #include "cli/chrome_trace.h"
+#include "cli/command/dry_run.h"
+#include "cli/command/job_plan.h"
+#include "cli/command/train.h"
+#include "cli/command/train_options.h"
 #include "cli/commands.h"
+#include "cli/data_folders.h"
+#include "cli/help.h"
 #include "cli/illegal_instruction.h"
 #include "cli/job_file.h"
 #include "cli/launch.h"
+#include "cli/launcher.h"
 #include "cli/machine.h"
-#include "cli/record_options.h"
+#include "cli/resume.h"
 #include "cli/run_log.h"
 #include "cli/stop_signal.h"
+#include "cli/traffic_matrix.h"
 #include "job/comparison.h"
 #include "store/gradients.h"
 #include "topknot/error.h"
 #include "transports/control_channel.h"
+#include "transports/watched.h"
 
 namespace topknot::cli {
 namespace {
 
-struct Options {
-  std::string job = "quickstart";
-  std::vector<std::string> settings;  // key=value, those with a flag of their own last
-  std::vector<std::string> flags;
-  std::vector<std::string> key_flags;  // those that stand for keys
-  train::Fields same;                  // flags that must be the same on all ranks
-  std::string out;
-  RecordFlags record;
-  bool resume = false;
-  bool overwrite = false;
-  bool json = false;
-  bool tensorboard = false;
-  bool trace = false;
-  bool list = false;
-  bool keys = false;
-};
-
-void print_jobs() {
-  for (const NamedJob& job : list_jobs(jobs_folder()))
-    fmt::print("{:<22}{}\n", job.name, job.summary);
-}
+using Options = TrainOptions;
 
 void print_keys() {
   const train::Job defaults;
@@ -61,50 +51,33 @@ void print_keys() {
   }
 }
 
+// What a script has in variables, does by itself, or is not for the ranks.
+constexpr std::string_view kNotInScripts[] = {
+    "JOB",      "--data",      "--out",          "--workers",
+    "--resume", "--overwrite", "--print-sbatch", "--print-pbs"};
+
+void print_script(const Options& options) {
+  if (options.resume || options.overwrite)
+    throw ConfigError(
+        "The script resumes where its folder has a checkpoint, so leave out --resume and "
+        "--overwrite.");
+  const JobPlan plan = make_plan(options);
+  train::check(plan.job);
+  const BatchScript script =
+      training_script(plan.job, options.job.empty() ? "quickstart" : options.job,
+                      options.words, options.out);
+  fmt::print("{}", to_text(script, options.batch.scheduler()));
+}
+
 #ifdef TOPKNOT_HAVE_TORCH
-
-#ifdef TOPKNOT_TORCH_VERSION
-constexpr const char* kTorchVersion = TOPKNOT_TORCH_VERSION;
-#else
-constexpr const char* kTorchVersion = "";
-#endif
-
-/// The job from file, environment and flags, and the workers that the command line wants.
-struct Plan {
-  train::Job job;
-  std::optional<int> workers;
-};
-
-Plan make_plan(const Options& options) {
-  Plan plan;
-  read_job(find_job(options.job, jobs_folder()), plan.job);
-  read_environment(plan.job);
-  std::vector<std::string> all = options.settings;
-  all.insert(all.end(), options.flags.begin(), options.flags.end());
-  for (const std::string& setting : all) {
-    apply_setting(plan.job, setting);
-    if (setting.starts_with("workers="))
-      plan.workers = static_cast<int>(plan.job.workers);
-  }
-  return plan;
-}
-
-void check_flags(const Options& options) {
-  if (options.resume && options.overwrite)
-    throw ConfigError("--resume continues a run and --overwrite replaces it; give one.");
-  if (!options.out.empty()) return;
-  for (const auto& [given, name] : {std::pair(options.resume, "--resume"),
-                                    {options.overwrite, "--overwrite"},
-                                    {options.tensorboard, "--tensorboard"},
-                                    {options.trace, "--trace"}})
-    if (given)
-      throw ConfigError(fmt::format("{} needs --out DIR, the folder of the run.", name));
-}
 
 /// Passes a rank's events on: to the log on rank 0, to the trace on all.
 class FanoutObserver final : public train::Observer {
  public:
   FanoutObserver(RunLog* log, TraceSpans* trace) : log_(log), trace_(trace) {}
+  void on_activity(const train::Activity& activity) override {
+    if (log_ != nullptr) log_->on_activity(activity);
+  }
   void on_start(const train::Start& start) override {
     if (log_ != nullptr) log_->on_start(start);
   }
@@ -114,6 +87,7 @@ class FanoutObserver final : public train::Observer {
   }
   void on_epoch(const train::EpochRecord& record) override {
     if (log_ != nullptr) log_->on_epoch(record);
+    if (trace_ != nullptr) trace_->add(record);
   }
   void on_checkpoint(std::uint64_t step, double seconds) override {
     if (log_ != nullptr) log_->on_checkpoint(step, seconds);
@@ -150,12 +124,10 @@ FolderUse use_of(const Options& options) {
                              : FolderUse::fresh;
 }
 
-void print_end(const Options& options, const train::Job& job, const RunLog& log,
-               const train::Outcome& outcome) {
-  const int workers = static_cast<int>(job.workers);
+void print_end(const Options& options, const RunLog& log, const train::Outcome& outcome) {
   if (options.json) {
-    fmt::print("{}\n", to_json(job, workers, outcome)
-                           .dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               log.result(outcome).dump(-1, ' ', false, Json::error_handler_t::replace));
   } else {
     fmt::print("\n{}", log.summary(outcome));
   }
@@ -163,11 +135,10 @@ void print_end(const Options& options, const train::Job& job, const RunLog& log,
   if (const std::string said = about_record(options.record, outcome); !said.empty())
     fmt::print(stderr, "topknot: {}\n", said);
   if (!outcome.stopped_early) return;
-  fmt::print(
-      stderr,
-      "topknot: Asked to stop, the run saved a checkpoint after step {}; `topknot train "
-      "{} --out {} --resume` continues it.\n",
-      outcome.steps, options.job, options.out);
+  fmt::print(stderr,
+             "topknot: Asked to stop, the run saved a checkpoint after step {}; `topknot "
+             "train --resume --out {}` continues it.\n",
+             outcome.steps, options.out);
 }
 
 /// All ranks have the same sentences: rank 0 prints them.
@@ -198,8 +169,10 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
   require_equal_start(world, options, job);
   std::unique_ptr<RunFolder> folder;
   std::unique_ptr<RunLog> log;
+  const auto waiting = std::make_shared<Waiting>();
   const bool ok = first_on_rank_0(*link, [&] {
     train::check(job);
+    require_data(job);
     if (!options.record.file.empty())
       store::require_room_for(store::disk(), options.record.file);
     if (!options.out.empty())
@@ -207,26 +180,37 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
     log = std::make_unique<RunLog>(job,
                                    RunLogOptions{.workers = link->size(),
                                                  .launch = processes ? "mpi" : "threads",
-                                                 .torch = kTorchVersion,
+                                                 .torch = train::torch_version(),
                                                  .folder = folder.get(),
-                                                 .tensorboard = options.tensorboard});
+                                                 .tensorboard = options.tensorboard,
+                                                 .quiet = options.quiet,
+                                                 .waiting = waiting});
   });
   if (!ok) return kBadUsage;
+  if (log && processes && options.summary)
+    fmt::print(stderr, "{}\n", describe_place(*link, static_cast<int>(job.threads)));
   TraceSpans spans;
   const ClockReading before = options.trace ? read_clock(*link) : ClockReading{};
   FanoutObserver observers(log.get(), options.trace ? &spans : nullptr);
   train::TrainOptions how;
   if (!options.out.empty()) how.checkpoints = checkpoints_in(options.out);
   how.resume = options.resume;
+  how.details = options.trace || options.analyze;
+  how.residual_every = options.analyze ? 1 : 0;
   how.record = options.record.options();
-  const train::Outcome outcome = train::train(world, job, how, observers);
+  const auto watched = make_watched(world, waiting);
+  const train::Outcome outcome =
+      train::train(*watched, with_data_found(job), how, observers);
   if (options.trace) {
     const auto all = spans.gather(*link, before, read_clock(*link));
     if (folder) write_chrome_trace(folder->path() / "trace.json", all);
   }
+  const TrafficMatrix traffic =
+      gather_traffic(*link, outcome.traffic, outcome.steps - outcome.first_step);
   if (log) {
+    log->add_traffic(traffic);
     log->finish(outcome);
-    print_end(options, job, *log, outcome);
+    if (options.summary) print_end(options, *log, outcome);
   }
   if (!outcome.not_finite.empty())
     return complain_once(world, {outcome.not_finite}, kNotFinite);
@@ -244,16 +228,48 @@ int run_rank(Transport& world, const Options& options, const train::Job& job,
   }
 }
 
+/// Where many workers are to be threads, whether there is room for them, before they are made.
+void look_for_room(const train::Job& job) {
+  const auto cores = std::max(std::thread::hardware_concurrency(), 1U);
+  if (under_launcher() || job.workers <= 8 * cores) return;
+  train::check(job);
+  require_data(job);
+  check_room(static_cast<int>(job.workers), worker_bytes(plan_alone(job)));
+}
+
+/// Of a run that has ended, instead of training. Returns whether there is one.
+bool has_finished(const Options& options, const train::Job& job) {
+  if (!options.resume) return false;
+  const auto result = finished_result(options.out, job);
+  if (!result) return false;
+  if (options.json && is_first_process()) fmt::print("{}\n", result->dump());
+  if (is_first_process())
+    fmt::print(stderr,
+               "topknot: The run in {} has ended after {} steps, so there is nothing to "
+               "resume; more epochs or steps would continue it.\n",
+               options.out, (*result)["steps"].get<std::uint64_t>());
+  return true;
+}
+
 int run(const Options& options) {
-  check_flags(options);
+  options.check();
   options.record.options();  // throws for a bad list before the work
-  const Plan plan = make_plan(options);
+  const JobPlan plan = make_plan(options);
+  if (options.dry_run) {
+    print_dry_run(plan.job, options.json);
+    return kDone;
+  }
+  if (has_finished(options, plan.job)) return kDone;
+  look_for_room(plan.job);
+  if (is_first_process() && !options.quiet)
+    for (const std::string& notice : plan.notices) fmt::print(stderr, "{}\n", notice);
   explain_illegal_instructions();
   // Without a folder there is nowhere to save to, and a signal ends the process.
   if (!options.out.empty()) listen_for_stop();
   Launch launch;
   launch.workers = plan.workers;
   launch.link.timeout = plan.job.timeout;
+  launch.interface = options.interface;
   std::atomic<int> exit_code = kDone;
   run_ranks(launch, static_cast<int>(plan.job.workers), [&](Transport& link) {
     exit_code = run_rank(link, options, plan.job, under_launcher());
@@ -264,108 +280,59 @@ int run(const Options& options) {
 #else
 
 int run(const Options&) {
+  require_trainer();
+  return kBadUsage;
+}
+
+#endif
+
+}  // namespace
+
+#ifdef TOPKNOT_HAVE_TORCH
+
+void require_trainer() {}
+
+int train_quietly(Transport& world, const TrainRequest& request) {
+  Options options;
+  options.out = request.out;
+  options.resume = request.use == FolderUse::resume;
+  options.overwrite = request.use == FolderUse::overwrite;
+  options.trace = request.trace;
+  options.analyze = request.analyze;
+  options.summary = false;
+  return run_rank(world, options, request.job, under_launcher());
+}
+
+#else
+
+void require_trainer() {
   throw ConfigError(
       "This topknot was built without torch, so it cannot train: install it (`pip "
       "install torch`, or let scripts/setup do so) and build again.");
 }
 
+int train_quietly(Transport&, const TrainRequest&) {
+  require_trainer();
+  return kBadUsage;
+}
+
 #endif
-
-/// How a flag is compared between ranks.
-enum class Compared { value, given, no };
-
-struct FlagRule {
-  std::string_view name;
-  Compared how;
-};
-
-// Every flag that is neither here nor stands for a key must have the same value.
-constexpr FlagRule kFlagRules[] = {
-    {"JOB", Compared::no},    // the file's path; its keys are compared
-    {"--set", Compared::no},  // likewise
-    {"--help", Compared::no},
-    {"--json", Compared::no},                 // rank 0 alone prints
-    {"--tensorboard", Compared::no},          // and leaves these
-    {"--out", Compared::given},               // hosts may have it under different paths
-    {"--record-gradients", Compared::given},  // likewise
-};
-
-Compared compared(const std::string& name, const std::vector<std::string>& of_keys) {
-  for (const std::string& flag : of_keys)
-    if (flag == name) return Compared::no;
-  for (const FlagRule& rule : kFlagRules)
-    if (rule.name == name) return rule.how;
-  return Compared::value;
-}
-
-/// What the ranks must have been given alike, out of all that the command takes.
-train::Fields fields_of(const CLI::App& command, const Options& options) {
-  train::Fields fields;
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    const Compared how = compared(name, options.key_flags);
-    if (how == Compared::no) continue;
-    std::string value = option->count() > 0 ? "(given)" : "(not given)";
-    if (how == Compared::value && option->count() > 0 &&
-        option->get_items_expected() > 0) {
-      value.clear();
-      for (const std::string& word : option->results())
-        value += (value.empty() ? "" : " ") + word;
-    }
-    fields.push_back({name, value});
-  }
-  return fields;
-}
-
-/// A flag that stands for a key.
-void add_key(CLI::App& command, Options& options, const std::string& flag,
-             const std::string& key, const std::string& meaning) {
-  options.key_flags.push_back(flag);
-  command.add_option_function<std::string>(
-      flag,
-      [&options, key](const std::string& value) {
-        options.flags.push_back(key + "=" + value);
-      },
-      meaning);
-}
-
-void add_options(CLI::App& command, Options& options) {
-  command.add_option("JOB", options.job, "A TOML file, or a name of --list")
-      ->capture_default_str();
-  add_key(command, options, "--workers", "workers",
-          "Ranks, as threads. Under mpirun, its own number");
-  add_key(command, options, "--scheme", "scheme", "How the workers agree on a sum");
-  add_key(command, options, "--budget", "budget", "Bytes sent, as a share of dense's");
-  add_key(command, options, "--density", "density",
-          "Share of the coordinates that an exchange sends");
-  add_key(command, options, "--data", "folder", "The folder of the data set");
-  add_key(command, options, "--timeout", "timeout",
-          "Seconds after which a silent rank ends the run");
-  add_key(command, options, "--nonfinite", "nonfinite",
-          "What a step that is not finite does: abort the run, or skip");
-  command.add_option("--set", options.settings, "key=value ...: any key of --keys");
-  command.add_option("--out", options.out, "Folder for logs and checkpoints");
-  command.add_flag("--resume", options.resume, "Continue the run in --out");
-  command.add_flag("--overwrite", options.overwrite, "Replace the run in --out");
-  command.add_flag("--tensorboard", options.tensorboard, "Leave event files in --out");
-  command.add_flag("--trace", options.trace, "Leave trace.json in --out, for Perfetto");
-  options.record.add_to(command);
-  command.add_flag("--json", options.json, "End with one line of JSON");
-  command.add_flag("--list", options.list, "Only list the jobs that have names");
-  command.add_flag("--keys", options.keys, "Only list the keys of a job");
-}
-
-}  // namespace
 
 void add_train(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "train", "Train a job, on threads or under mpirun; docs/train.md has the details");
-  add_options(*command, *options);
+  options->add_to(*command);
+  add_examples(*command, "train quickstart --epochs 1 --scheme oktopk --out runs/oktopk",
+               "train --resume --out runs/oktopk");
   command->callback([options, command, &exit_code] {
-    if (options->list) return print_jobs();
+    if (options->list) return list_kind("jobs");
     if (options->keys) return print_keys();
-    options->same = fields_of(*command, *options);
+    if (options->batch.any()) {
+      options->words = given_words(*command, kNotInScripts);
+      return print_script(*options);
+    }
+    options->same = compared_flags(*command);
     exit_code = run(*options);
   });
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `train` takes on its command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/batch_script.h"
+#include "cli/record_options.h"
+#include "job/comparison.h"
+
+namespace topknot::cli {
+
+struct TrainOptions {
+  std::string job;                    // empty: none was named
+  std::vector<std::string> settings;  // key=value, of --set
+  /// Flags that stand for keys of the job: the flag, and its key=value.
+  std::vector<std::pair<std::string, std::string>> key_flags;
+  train::Fields same;  // flags that must be the same on all ranks
+  std::string out;
+  std::string interface;
+  RecordFlags record;
+  BatchFlags batch;
+  std::string words;  // of the command line, for a script
+  bool resume = false;
+  bool overwrite = false;
+  bool json = false;
+  bool quiet = false;
+  bool dry_run = false;
+  bool tensorboard = false;
+  bool trace = false;
+  bool analyze = false;
+  bool list = false;
+  bool keys = false;
+  bool summary = true;  // at the end
+
+  /// Adds all flags to the command. The object must outlive it.
+  void add_to(CLI::App& command);
+  /// Throws ConfigError where flags cannot be together.
+  void check() const;
+  /// All key=value, those of --set first.
+  std::vector<std::string> all_settings() const;
+};
+
+/// What the ranks must have been given alike, out of all that the command takes.
+train::Fields compared_flags(const CLI::App& command);
+
+}  // namespace topknot::cli
