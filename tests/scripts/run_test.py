@@ -57,8 +57,10 @@ class Tree(unittest.TestCase):
         self.program("bin/cmake", CMAKE)
         self.program("bin/clang-format-16", "#!/bin/sh\n")
         self.program("bin/clang++-16", "#!/bin/sh\n")
+        self.program("bin/mpicxx.mpich", "#!/bin/sh\n")
+        self.program("bin/mpirun.mpich", "#!/bin/sh\n")
         self.program(".venv/bin/python", PYTHON)
-        for preset in ("release", "asan", "tsan", "fuzz", "python"):
+        for preset in ("release", "mpich", "asan", "tsan", "fuzz", "python"):
             (self.fake / f"{preset}.xml").write_text(ONE_PASSES)
 
     def program(self, name: str, text: str) -> None:
@@ -82,7 +84,7 @@ class Words(Tree):
     def test_help_names_every_command(self):
         done = self.run_script("help")
         self.assertEqual(done.returncode, 0)
-        for command in ["build", "test", "bench", "train", "format", "tidy", "help"]:
+        for command in ["build", "test", "faults", "soak", "fuzz", "bench", "train", "format", "tidy", "help"]:
             self.assertRegex(done.stdout, rf"(?m)^  {command}\b")
         self.assertEqual(self.run_script().stdout, done.stdout)
 
@@ -96,10 +98,10 @@ class Everything(Tree):
     def test_all_parts_are_run_and_counted(self):
         done = self.run_script("test")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        # format, layers, and one test each of five parts
-        self.assertRegex(done.stdout.splitlines()[-1], r"^7 passed, 0 failed, 0 skipped in \d+ s$")
+        # format, layers, and one test each of six parts
+        self.assertRegex(done.stdout.splitlines()[-1], r"^8 passed, 0 failed, 0 skipped in \d+ s$")
         tests = [line.split()[1] for line in self.calls() if line.startswith("ctest")]
-        self.assertEqual(tests, ["release", "asan", "tsan", "fuzz"])
+        self.assertEqual(tests, ["release", "mpich", "asan", "tsan", "fuzz"])
         self.assertIn("pytest any", self.calls())
 
     def test_a_sanitizer_has_the_tests_with_its_label(self):
@@ -117,7 +119,7 @@ class Everything(Tree):
         (self.fake / "release.code").write_text("8")
         done = self.run_script("test")
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout.splitlines()[-1], r"^7 passed, 1 failed, 0 skipped in \d+ s$")
+        self.assertRegex(done.stdout.splitlines()[-1], r"^8 passed, 1 failed, 0 skipped in \d+ s$")
         self.assertIn("  release: bad\n", done.stdout)
         self.assertIn("run: release failed", done.stderr)
         self.assertIn("ctest fuzz", "\n".join(self.calls()))
@@ -126,7 +128,7 @@ class Everything(Tree):
         done = self.run_script("test", FAILING_BUILD="asan")
         self.assertEqual(done.returncode, 1)
         self.assertIn("  build asan\n", done.stdout)
-        self.assertRegex(done.stdout.splitlines()[-1], r"^6 passed, 1 failed, 0 skipped in \d+ s$")
+        self.assertRegex(done.stdout.splitlines()[-1], r"^7 passed, 1 failed, 0 skipped in \d+ s$")
 
     def test_a_part_that_ends_without_results_has_failed(self):
         for code in ("release.code", "python.xml"):
@@ -142,7 +144,7 @@ class Everything(Tree):
         self.program("bin/clang++-16", "#!/bin/sh\nexit 1\n")
         done = self.run_script("test", TOPKNOT_TORCH="OFF")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout.splitlines()[-1], r"^5 passed, 0 failed, 2 skipped in \d+ s$")
+        self.assertRegex(done.stdout.splitlines()[-1], r"^6 passed, 0 failed, 2 skipped in \d+ s$")
         self.assertIn("  there is no clang++-16 with libFuzzer here (1)\n    fuzz\n", done.stdout)
         self.assertIn("  the Python package needs torch, and there is none (1)\n    python\n",
                       done.stdout)
