@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,44 @@ class Stopping final : public ForwardingTransport {
 
   std::shared_ptr<int> left_;
   const std::function<void()> at_end_;
+};
+
+/// Turns a bit of the `left`-th message that it receives on any channel.
+class Damaging final : public ForwardingTransport {
+ public:
+  struct Plan {
+    int left;           ///< counted down by the messages received
+    std::uint64_t bit;  ///< of the message, modulo its length
+    int sender = -1;    ///< of the message that was damaged; -1 while none was
+  };
+  Damaging(Transport& link, Plan& plan) : ForwardingTransport(link), plan_(plan) {}
+  Damaging(std::unique_ptr<Transport> link, Plan& plan)
+      : ForwardingTransport(std::move(link)), plan_(plan) {}
+
+  Pending recv(int from, std::vector<std::byte>& into, std::size_t limit) override {
+    const Pending message = link().recv(from, into, limit);
+    receives_[message] = {from, &into};
+    return message;
+  }
+  void wait(Pending message) override {
+    link().wait(message);
+    const auto found = receives_.find(message);
+    if (found == receives_.end()) return;
+    const auto [from, into] = found->second;
+    receives_.erase(found);
+    if (into->empty() || --plan_.left != 0) return;
+    const std::uint64_t bit = plan_.bit % (8 * into->size());
+    (*into)[bit / 8] ^= std::byte{1} << (bit % 8);
+    plan_.sender = from;
+  }
+
+ private:
+  std::unique_ptr<Transport> wrap(std::unique_ptr<Transport> channel) override {
+    return std::make_unique<Damaging>(std::move(channel), plan_);
+  }
+
+  Plan& plan_;
+  std::map<Pending, std::pair<int, std::vector<std::byte>*>> receives_;
 };
 
 /// Steps of `collective` on vectors of 1,000.

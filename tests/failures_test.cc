@@ -9,6 +9,7 @@
 #include <latch>
 #include <mutex>
 
+#include "core/random.h"
 #include "ranks.h"
 
 namespace topknot::testing {
@@ -109,6 +110,28 @@ TEST_P(EveryCollective, LetsAllRanksSayThatTheKOfOneDiffers) {
         EXPECT_NE(said.sentence.find(std::to_string(other_k)), std::string::npos)
             << said.sentence;
         EXPECT_NE(said.sentence.find("50"), std::string::npos) << said.sentence;
+      }
+    }
+}
+
+// The message may have been made by a third rank: the one that passed it on is named, because
+// it was whole when that rank received it.
+TEST_P(EveryCollective, LetsAllRanksNameTheSenderOfAMessageThatWasDamaged) {
+  core::Random random(11);
+  for (int receiver = 0; receiver < kRanks; ++receiver)
+    for (int left = 1; left <= 12; ++left) {
+      Damaging::Plan plan{left, random.below(1 << 16)};
+      const auto errors = run_to_the_end(
+          kRanks,
+          [&](Transport& link) {
+            Damaging damaging(link, plan);
+            reduce_steps(link.rank() == receiver ? damaging : link, GetParam(), 50, 100);
+          },
+          {.timeout = 20});
+      for (int rank = 0; rank < kRanks; ++rank) {
+        const Said said = said_by(errors[static_cast<std::size_t>(rank)]);
+        EXPECT_EQ(said.peer, plan.sender) << "rank " << rank << ": " << said.sentence;
+        EXPECT_FALSE(said.disagreement) << said.sentence;
       }
     }
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What goes wrong in one simulated job, all of it drawn from a seed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/random.h"
+#include "failures.h"
+
+namespace topknot::testing {
+
+enum class FaultKind : std::uint8_t {
+  none,
+  kill,       ///< a rank leaves without a word
+  stop,       ///< a rank does nothing for longer than the deadline
+  delay,      ///< messages take longer, but all of a step together less than the deadline
+  drop,       ///< a message is lost
+  duplicate,  ///< a message comes twice
+  reorder,    ///< a message is overtaken by the next of its sender
+  truncate,   ///< the end of a message is missing
+  flip,       ///< one to three bits of a message turn
+  replay,     ///< in place of a message comes the one before it
+  partition,  ///< for some time no message passes between two groups of ranks
+  other_k,    ///< a rank wants another k
+  other_way,  ///< a rank codes otherwise
+};
+inline constexpr std::array<std::string_view, 13> kFaultNames = {
+    "none",     "kill", "stop",   "delay",     "drop",    "duplicate", "reorder",
+    "truncate", "flip", "replay", "partition", "other_k", "other_way"};
+
+inline constexpr double kDeadline = 100;  // virtual seconds
+
+struct FaultPlan {
+  std::uint64_t seed;
+  int ranks;
+  std::string collective;
+  FaultKind kind;
+  int victim;             ///< the rank that is hurt
+  std::uint64_t call;     ///< of the victim, before which it is hurt
+  std::uint64_t message;  ///< of the job, counted as they are sent, which is hurt
+  std::uint64_t random;   ///< for what else the fault needs
+  double begin;           ///< of a partition, in virtual seconds
+  double end;
+
+  static FaultPlan of(std::uint64_t seed) {
+    core::Random random(seed);
+    FaultPlan plan{};
+    plan.seed = seed;
+    plan.ranks = 2 + static_cast<int>(random.below(5));
+    const auto all = all_collectives(plan.ranks);
+    plan.collective = all[random.below(all.size())];
+    plan.kind = static_cast<FaultKind>(random.below(kFaultNames.size()));
+    plan.victim = static_cast<int>(random.below(static_cast<std::uint64_t>(plan.ranks)));
+    plan.call = random.below(50);
+    plan.message = random.below(18 * static_cast<std::uint64_t>(plan.ranks));
+    plan.random = random.bits();
+    plan.begin = 0.001 * static_cast<double>(random.below(60));
+    plan.end = plan.begin + 0.001 * static_cast<double>(random.below(40));
+    return plan;
+  }
+
+  std::string str() const {
+    return std::string(kFaultNames[static_cast<std::size_t>(kind)]) + " in " +
+           collective + " on " + std::to_string(ranks) + " ranks, victim " +
+           std::to_string(victim) + ", call " + std::to_string(call) + ", message " +
+           std::to_string(message);
+  }
+};
+
+}  // namespace topknot::testing

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Stops and kills ranks of real jobs, and holds what is left of each job to its promises.
+
+    kills.py REDUCE_FOREVER RUNS GRACE MPIRUN [MPIRUN-ARGUMENTS]
+
+Every run is a job of four processes that reduce by some collective, with a deadline of 2 s. At some moment one
+rank gets SIGSTOP, or SIGKILL under `mpirun --enable-recovery`, which leaves it to the ranks to notice. Then
+
+- every other rank ends with exit code 75 within the deadline and GRACE seconds,
+- and prints one line, which names the rank, and the step and the phase where it waited for it. The first rank that
+  ends tells mpirun to end the others, half a second later: one that had no core until then prints nothing.
+
+Prints a line for each run that breaks a promise, and the figures of all. Exits 1 where one was broken.
+"""
+
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RANKS = 4
+DEADLINE = 2.0
+HUNG = 30.0
+COLLECTIVES = ("knot", "oktopk", "topka", "gtopk", "spardl", "dense", "ssar", "hierarchical:group=2")
+ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# Leaves the process's number, then its exit code, in files named for the rank.
+WRAPPER = """#!/bin/bash
+folder=$1
+shift
+rank=$OMPI_COMM_WORLD_RANK
+"$@" 2>"$folder/said-$rank" &
+echo $! >"$folder/pid-$rank.new"
+mv "$folder/pid-$rank.new" "$folder/pid-$rank"
+wait $!
+echo $? >"$folder/code-$rank"
+"""
+
+
+class Run:
+    """A job, one of whose ranks gets a signal."""
+
+    def __init__(self, program, mpirun, collective, number):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name)
+        recovery = ["--enable-recovery"] if number == signal.SIGKILL else []
+        self.number = number
+        wrapper = self.path / "wrapper"
+        wrapper.write_text(WRAPPER)
+        wrapper.chmod(0o755)
+        self.job = subprocess.Popen(
+            [*mpirun, *recovery, "-n", str(RANKS), wrapper, self.folder.name, program, self.folder.name, collective,
+             str(DEADLINE)], env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def pid(self, rank):
+        """The process of a rank, once it takes steps."""
+        give_up = time.monotonic() + HUNG
+        while not (self.path / f"ready-{rank}").exists():
+            if time.monotonic() > give_up:
+                raise RuntimeError("the job does not start")
+            time.sleep(0.02)
+        return int((self.path / f"pid-{rank}").read_text())
+
+    def code(self, rank):
+        file = self.path / f"code-{rank}"
+        return int(file.read_text() or -1) if file.exists() else None
+
+    def hurt(self, rank, pause):
+        """Sends the signal, and waits for the others to end. Returns the seconds that took."""
+        pids = [self.pid(r) for r in range(RANKS)]
+        others = [r for r in range(RANKS) if r != rank]
+        time.sleep(pause)
+        os.kill(pids[rank], self.number)
+        start = time.monotonic()
+        while time.monotonic() < start + HUNG and not all(gone(pids[r]) for r in others):
+            time.sleep(0.01)
+        seconds = time.monotonic() - start
+        for pid in pids:
+            if not gone(pid):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            self.job.wait(HUNG)
+        except subprocess.TimeoutExpired:
+            self.job.kill()
+            self.job.wait()
+        return seconds
+
+    def broken(self, rank, seconds, grace):
+        """The promises that the run has broken."""
+        faults = []
+        self.spoke = 0
+        if seconds >= HUNG:
+            faults.append("hung")
+        elif seconds > DEADLINE + grace:
+            faults.append(f"took {seconds:.1f} s")
+        for other in range(RANKS):
+            if other == rank:
+                continue
+            lines = (self.path / f"said-{other}").read_text().splitlines()
+            said = [line for line in lines if line.startswith(f"topknot: rank {other}:")]
+            self.spoke += len(said)
+            if not said:
+                continue
+            if len(said) > 1:
+                faults.append(f"rank {other} printed {len(said)} lines: {said}")
+            elif not re.match(rf"topknot: rank {other}: rank {rank} has (been silent|gone|left)", said[0]):
+                faults.append(f"wrong blame: {said[0]}")
+            elif not re.search(r"step \d+, phase \w+", said[0]):
+                faults.append(f"no step and phase: {said[0]}")
+            # mpirun may end the wrapper before it has written the code of a rank that ended last.
+            if self.code(other) not in (75, None):
+                faults.append(f"rank {other} ended with {self.code(other)}")
+        if self.spoke == 0:
+            faults.append("no rank printed a line")
+        if self.number == signal.SIGSTOP and self.job.returncode != 75:
+            faults.append(f"mpirun ended with {self.job.returncode}")
+        return faults
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def main():
+    program, runs, grace, *mpirun = sys.argv[1:]
+    version = subprocess.run([mpirun[0], "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI" not in version and "OpenRTE" not in version:
+        print(f"skipped: {mpirun[0]} is not Open MPI's, whose --enable-recovery this needs")
+        sys.exit(77)
+    draw = random.Random(int(os.environ.get("TOPKNOT_SEED", "1")))
+    failures = 0
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        took, unheard = [], 0
+        for i in range(int(runs)):
+            collective = COLLECTIVES[i % len(COLLECTIVES)]
+            rank, pause = draw.randrange(RANKS), draw.uniform(0, 0.5)
+            run = Run(program, mpirun, collective, number)
+            seconds = run.hurt(rank, pause)
+            took.append(seconds)
+            for fault in run.broken(rank, seconds, float(grace)):
+                failures += 1
+                print(f"{number.name} to rank {rank} after {pause:.3f} s of {collective}: {fault}", flush=True)
+            unheard += RANKS - 1 - run.spoke
+        took.sort()
+        print(f"{number.name}: {len(took)} runs, {sum(s >= HUNG for s in took)} hung, until all others were gone: p50 "
+              f"{statistics.median(took):.2f} s, p99 {took[int(0.99 * (len(took) - 1))]:.2f} s, most {took[-1]:.2f} s; {unheard} of {len(took) * (RANKS - 1)} ranks were ended before they "
+              f"printed",
+              flush=True)
+    print(f"promises broken: {failures}")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
