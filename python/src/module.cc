@@ -119,11 +119,25 @@ void load(Session& session, const py::dict& values, std::uint64_t step) {
 void bind_errors(py::module_& m) {
   // The last one registered is asked first, so the particular come after the general.
   const auto error = py::register_exception<Error>(m, "Error", PyExc_RuntimeError);
-  py::register_exception<ConfigError>(
+  error.attr("__doc__") = "All errors of topknot.";
+  const auto config = py::register_exception<ConfigError>(
       m, "ConfigError", py::make_tuple(error, py::handle(PyExc_ValueError)));
-  py::register_exception<ContractError>(m, "ContractError", error);
+  config.attr("__doc__") =
+      "Something was asked for that cannot be. The sentence says what is allowed, with "
+      "the "
+      "nearest name. Nothing has happened yet.";
+  const auto contract = py::register_exception<ContractError>(m, "ContractError", error);
+  contract.attr("__doc__") =
+      "A promise inside topknot or between it and its caller was broken: a bug.";
   const auto link = py::register_exception<LinkError>(m, "LinkError", error);
-  py::register_exception<DisagreementError>(m, "DisagreementError", link);
+  link.attr("__doc__") =
+      "A rank was lost or silent for longer than the timeout; the sentence names it. The "
+      "session is of no use any more: end the process, and resume from a checkpoint.";
+  const auto disagreement =
+      py::register_exception<DisagreementError>(m, "DisagreementError", link);
+  disagreement.attr("__doc__") =
+      "The ranks called unlike: other options, tensors or steps. The sentence names the "
+      "field, the ranks and their values.";
 }
 
 void bind_session(py::module_& m) {
@@ -243,6 +257,7 @@ PYBIND11_MODULE(_core, m) {
         py::arg("local_steps"));
   m.def("collective_with", &collective_with, py::arg("scheme"), py::arg("collective"),
         py::arg("values"));
+  m.def("scheme_parts", &scheme_parts, py::arg("scheme"));
   m.def("amx_is_refused", &amx_is_refused);
   m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
   m.attr("WIRE_VERSION") = static_cast<int>(topknot::core::kWireVersion);

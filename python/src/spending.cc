@@ -15,11 +15,16 @@ py::tuple split_of(double budget, double density, std::uint64_t local_steps) {
 
 py::tuple collective_with(const std::string& scheme, const std::string& collective,
                           const std::string& values) {
-  Spec spec = collective.empty() ? Spec::parse(find_scheme(scheme).collective)
-                                 : Spec::parse(collective);
+  Spec spec =
+      collective.empty() ? parse_scheme(scheme).collective : parse_collective(collective);
   if (values != "f32") spec = with_values(std::move(spec), values);
   const std::string* const has = spec.params.given("values");
   return py::make_tuple(spec.str(), has == nullptr ? "f32" : *has);
+}
+
+py::tuple scheme_parts(const std::string& scheme) {
+  return py::make_tuple(std::string(find_scheme(scheme).exchange),
+                        parse_scheme(scheme).memory.str());
 }
 
 }  // namespace topknot::python

@@ -36,6 +36,19 @@ def test_the_installed_package_lists_its_schemes(python):
     assert "knot" in said.split() and said.startswith("0.1.0")
 
 
+def test_the_help_starts_with_attach_and_errors_are_explained(python):
+    program = """
+import inspect, topknot
+doc = inspect.getdoc(topknot)
+assert doc.index("topknot.attach(model") < doc.index("topknot.DistributedOptimizer("), doc
+for name in ("Error", "ConfigError", "ContractError", "LinkError", "DisagreementError"):
+    assert getattr(topknot, name).__doc__, name
+for name in topknot.__all__:
+    assert getattr(topknot, name).__doc__, name
+"""
+    run(python, "-c", program)
+
+
 def test_where_amx_is_refused_onednn_is_limited_and_the_user_told(python):
     program = (
         "import os, warnings\nimport topknot\nfrom topknot import _processor\n"

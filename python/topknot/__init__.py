@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Top-k sparsification with error feedback, for data-parallel training over slow networks.
 
+A script that has DistributedDataParallel adds one line:
+
     import topknot
+    model = DistributedDataParallel(model)
+    topknot.attach(model, density=0.01, optimizer=optimizer)
+
+Without DDP, any torch optimizer exchanges its changes of the weights, every four steps unless told:
+
     optimizer = topknot.DistributedOptimizer(optimizer, model.named_parameters())
-    ...                                       # train as before, without DDP
+    ...                                       # train as before
     topknot.end_round(optimizer)              # before evaluation, checkpoints and the end
 
+    attach                 for DistributedDataParallel: a communication hook
     DistributedOptimizer   any optimizer: exchanges its changes of the weights
     end_round              brings the ranks to the same weights, between two exchanges
     settle                 at the end of training: applies the residuals
-    attach                 for DistributedDataParallel: a communication hook
     SparseAllreduce        the plain operation on a flat tensor
     fsdp_all_reduce_hook   for fully_shard(): sparse between replicas
     state_dict, load_state_dict, gather_state_dict      residuals, for checkpoints
     stats                  bytes, density and times
     schemes, options       what scheme= may be; the options of all of these
+    Error                  all exceptions: ConfigError, LinkError, DisagreementError, ContractError
 """
 
 try:

@@ -14,14 +14,17 @@ def stats(owner: Any) -> dict[str, Any]:
     skipped_steps               local steps of this rank whose gradient was not finite
     local_steps                 from one exchange to the next, as it was set or decided
     asked_density, values       of one exchange, in the same way; how values travel
-    density                     coordinates that were agreed on, of all there were
+    wanted, agreed              coordinates that were asked for and agreed on, in all exchanges
+    density                     those agreed on, of all there were
     sent_bytes, sent_messages   by this rank, in all; bytes for means of second moments, too
     dense_bytes                 what a ring allreduce of f32 on every step would have sent
     sent_share                  sent_bytes, as a share of dense_bytes
     seconds                     of the communication thread's work; of these
     select_seconds              in selecting, and
     wait_seconds                in waiting for the network and other ranks
-    buckets                     the same by bucket, with its parameters
+    buckets                     a list: steps, not_finite and wanted to seconds of each bucket, its
+                                dense_bytes, its size in coordinates and the names of its
+                                parameters
 
     Waits until what is under way is done.
     """

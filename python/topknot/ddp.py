@@ -168,8 +168,8 @@ def _take_momentum(optimizer: torch.optim.Optimizer, rank: int) -> None:
 
 def _is_dgc(options: Options) -> bool:
     """Whether momentum is in the memory already."""
-    of_scheme = {entry["name"]: entry["memory"] for entry in _core.catalog()}
-    return (options.memory or of_scheme[options.scheme]).split(":")[0] == "dgc"
+    memory = options.memory or _core.scheme_parts(options.scheme)[1]
+    return memory.split(":")[0] == "dgc"
 
 
 _better_way_is_named = False
