@@ -21,6 +21,7 @@ class Job:
     seconds: int  # of one run on two idle cores, about
     settings: dict[str, str]
     warmup: float = 0  # epochs
+    variants: tuple[str, ...] = ()  # all unless given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,8 @@ JOBS = {
     "quickstart": Job("quickstart", 1404, (0.025, 0.05, 0.1), 75, {}),
     "wikitext2": Job("lstm-wikitext2-small", 600, (0.002, 0.004, 0.008), 200,
                      {"steps": "600"}, warmup=0.02),
+    "wikitext2-long": Job("lstm-wikitext2-small", 1500, (0.002, 0.004, 0.008), 500,
+                          {"steps": "1500"}, warmup=0.02, variants=("dense", "knot")),
     "resnet20": Job("resnet20-cifar10", 780, (0.05, 0.1, 0.2), 230,
                     {"epochs": "2", "lr_schedule": "cosine"}, warmup=0.1),
     "bert": Job("bert-wikipedia-small", 500, (0.0005, 0.001, 0.002), 240,
@@ -175,7 +178,7 @@ def plan(best_rate: Callable[[str, str], float | None]) -> Iterator[Run | str]:
     for variants, rates, seeds in STAGES:
         for job in JOBS:
             for variant in variants:
-                if VARIANTS[variant].jobs and job not in VARIANTS[variant].jobs:
+                if not is_planned(job, variant):
                     continue
                 for lr in rates_of(job, rates, best_rate):
                     for seed in seeds:
@@ -183,6 +186,11 @@ def plan(best_rate: Callable[[str, str], float | None]) -> Iterator[Run | str]:
                         if one not in seen:
                             seen.add(one)
                             yield one
+
+
+def is_planned(job: str, variant: str) -> bool:
+    jobs, variants = VARIANTS[variant].jobs, JOBS[job].variants
+    return (not jobs or job in jobs) and (not variants or variant in variants)
 
 
 def rates_of(job: str, rates: str, best_rate) -> list[float | None]:

@@ -49,6 +49,29 @@ def section(title, folder, entries):
     return parts
 
 
+def contents(catalog):
+    """A line of links for each kind."""
+    kinds = [("Collectives", "collectives"), ("Compressors", "compressors"), ("Memories", "memories")]
+    seen = {}  # a name may be of two kinds: GitHub numbers the second one's link
+    lines = ["- [Schemes](#schemes)", "- [Costs side by side](#costs-side-by-side)"]
+    for title, kind in kinds:
+        links = []
+        for entry in catalog[kind]:
+            name = entry["name"]
+            again = seen[name] = seen.get(name, -1) + 1
+            links.append(f"[{name}](#{name}{f'-{again}' if again else ''})")
+        lines.append(f"- [{title}](#{title.lower()}): " + ", ".join(links))
+    return lines
+
+
+def costs(catalog):
+    """What each collective costs, beside one another."""
+    rows = ["| collective | messages | words a rank sends | |", "|---|---|---|---|"]
+    rows += [f"| [`{one['name']}`](#{one['name']}) | {one['messages']} | {one['words']} | {one['summary']} |"
+             for one in catalog["collectives"]]
+    return rows
+
+
 def measured(command, names):
     out = json.loads(subprocess.run([command, *BENCH, *names], check=True, capture_output=True,
                                     text=True).stdout)
@@ -74,12 +97,16 @@ def page(command, figures):
              "Made by `scripts/algorithms_page.py` from the catalog and from the essay at the head "
              "of each file.", "alpha is the latency of a message, beta the time of a 32-bit word, "
              "P the number of ranks, n the", "length of the vector and k what is wanted of it.", "",
-             "## Schemes", "", "`schedule` is the density over time, unless the user says it; "
+             *contents(catalog), "", "## Schemes", "", "`schedule` is the density over time, unless the user says it; "
              "parameters in [compressors](compressors.md).", "",
              "| scheme | memory | compressor | collective | schedule | |", "|---|---|---|---|---|---|"]
     parts += [f"| `{one['name']}` | `{one['memory']}` | `{one['compressor']}` "
               f"| `{one['collective']}` | `{one['schedule']}` | {one['summary']} |" for one in catalog["schemes"]]
-    parts += ["", "## Measured", "", BEGIN, figures, END, ""]
+    parts += ["", "## Costs side by side", "",
+              "In one step, before coding: messages on the longest path, and words of 32 bits. A message "
+              "takes alpha and a", "word beta; the essays below have the bounds. log2 P is rounded up, G is the "
+              "number of ranks in a node.", "", *costs(catalog), ""]
+    parts += ["Measured:", "", BEGIN, figures, END, ""]
     parts += section("Collectives", "collectives", catalog["collectives"])
     parts += section("Compressors", "compressors", catalog["compressors"])
     parts += section("Memories", "memory", catalog["memories"])
