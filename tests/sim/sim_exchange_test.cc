@@ -42,7 +42,7 @@ TEST(Exchange, ADenseSumTakesItsClosedForm) {
   Exchange with_nothing_else = exchange("dense", 4);
   with_nothing_else.rates = {};
   with_nothing_else.network.between = {.bandwidth = 1e6, .latency = 0.01};
-  const double message = core::wire::kHeaderBytes + kCoordinates;  // a quarter, in f32
+  const double message = core::kHeaderBytes + kCoordinates;  // a quarter, in f32
   EXPECT_NEAR(seconds(with_nothing_else), 6 * (0.01 + message / 1e6), 1e-9);
 }
 
