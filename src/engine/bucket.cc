@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/finite.h"
+#include "core/plant.h"
 
 namespace topknot::engine {
 
@@ -113,7 +114,8 @@ StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> su
 Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<float> sum,
                             double learning_rate) {
   if (sum.data() != grad.data()) clear_last(sum);
-  if (memory_) memory_->before(grad, {learning_rate, channel_->size()});
+  const LocalStep local{learning_rate, channel_->size()};
+  if (memory_ && !TOPKNOT_PLANT(clip_after_the_sum)) memory_->before(grad, local);
   const std::span<float> residual =
       memory_ && collective_->keeps_residual() ? memory_->residual() : std::span<float>();
   Reduced reduced = collective_->reduce(residual, grad, k, sum);
@@ -122,6 +124,7 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
   if (k >= grad.size()) reduced.settled = {};
   ++sparse_steps_;
   average_and_keep(reduced, sum);
+  if (memory_ && TOPKNOT_PLANT(clip_after_the_sum)) memory_->before(sum, local);
   if (memory_) memory_->after(reduced);
   settled_ = reduced.settled;
   return reduced;
@@ -184,7 +187,7 @@ void Bucket::average_and_keep(const Reduced& reduced, std::span<float> sum) {
   const auto ranks = static_cast<float>(channel_->size());
   for (std::size_t j = 0; j < last_.size(); ++j) {
     float& value = sum[last_[j]];
-    if (ranks != 1) value /= ranks;
+    if (ranks != 1 && !TOPKNOT_PLANT(sum_for_the_mean)) value /= ranks;
     if (keeps) last_mean_[j] = value;
   }
 }
@@ -228,7 +231,8 @@ void Bucket::load(const State& state) {
 
 // A sum that is kept from step to step is zero but for what the last step wrote.
 void Bucket::clear_last(std::span<float> sum) {
-  for (const std::uint32_t position : last_) sum[position] = 0;
+  if (!TOPKNOT_PLANT(last_sum_not_cleared))
+    for (const std::uint32_t position : last_) sum[position] = 0;
   last_.clear();
 }
 

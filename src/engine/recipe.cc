@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/plant.h"
 #include "core/text.h"
 #include "engine/rules.h"
 #include "topknot/error.h"
@@ -50,6 +51,7 @@ Recipe Recipe::clipped(double clip, int ranks, std::uint64_t size,
     throw ConfigError("The memory " + memory.name +
                       " does not clip, only dgc does: clip the mean that comes out.");
   const double share = static_cast<double>(size) / static_cast<double>(coordinates);
+  if (TOPKNOT_PLANT(clip_not_shared)) ranks = 1;
   made.memory.params.give("clip", core::shortest(clip * std::sqrt(share / ranks)));
   return made;
 }

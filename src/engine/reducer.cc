@@ -6,6 +6,7 @@
 #include <future>
 #include <utility>
 
+#include "core/plant.h"
 #include "topknot/error.h"
 
 namespace topknot::engine {
@@ -19,7 +20,7 @@ Reducer::Reducer(Transport& link, const EngineOptions& options, std::uint64_t co
 template <typename Task>
 void Reducer::queue(Task task) {
   pipeline_.submit([this, task = std::move(task)]() mutable {
-    if (error_) return;
+    if (error_ && !TOPKNOT_PLANT(goes_on_after_an_error)) return;
     try {
       task();
     } catch (...) {
@@ -62,7 +63,7 @@ void Reducer::remove_slots(std::vector<int> slots) {
       if (found == slots_.end()) continue;
       if (std::ranges::count(in_step_, found->second.get()) > 0)
         throw ContractError("A slot was removed in the middle of its step.");
-      found->second->save(carried_);
+      if (!TOPKNOT_PLANT(residual_forgotten)) found->second->save(carried_);
       removed_.add(found->second->totals());
       slots_.erase(found);
     }
@@ -121,7 +122,7 @@ StepTrace Reducer::exchange(Slot& slot, std::span<float> x, Mode mode) {
 
 void Reducer::end_step() {
   queue([this] {
-    if (!finite_)
+    if (!finite_ && !TOPKNOT_PLANT(other_slots_not_undone))
       for (Slot* const slot : in_step_) slot->undo();
     end(true);
   });

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/merge.h"
+#include "core/plant.h"
 
 namespace topknot::memory {
 
@@ -29,9 +30,13 @@ class FirstMoment {
   void accept() noexcept { now_.swap(next_); }
   /// The last step that was accepted is not applied after all. Nothing has changed the values
   /// before it.
-  void undo_step() noexcept { now_.swap(next_); }
+  void undo_step() noexcept {
+    if (!TOPKNOT_PLANT(refused_step_moves_momentum)) now_.swap(next_);
+  }
   /// Sets it to zero where the residual was settled.
-  void mask(std::span<const std::uint32_t> settled) { core::erase(settled, now_); }
+  void mask(std::span<const std::uint32_t> settled) {
+    if (!TOPKNOT_PLANT(momentum_not_masked)) core::erase(settled, now_);
+  }
 
   std::uint64_t bytes() const noexcept { return 2 * now_.size() * sizeof(float); }
 

@@ -22,6 +22,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/plant.h"
 #include "topknot/catalog.h"
 
 namespace topknot::memory {
@@ -45,7 +46,8 @@ class Residual final : public Memory {
     if (!inside_ || !(learning_rate > 0)) return;
     if (last_rate_ > 0 && learning_rate != last_rate_)
       scale(static_cast<float>(last_rate_ / learning_rate));
-    last_rate_ = learning_rate;
+    if (!TOPKNOT_PLANT(rate_of_the_first_step_kept) || last_rate_ == 0)
+      last_rate_ = learning_rate;
   }
 
   std::span<float> residual() override {
@@ -54,7 +56,7 @@ class Residual final : public Memory {
   }
 
   void after(const Reduced&) override { decay_is_due_ = decay_ != 1; }
-  void undo_step() override { decay_is_due_ = false; }
+  void undo_step() override { decay_is_due_ = TOPKNOT_PLANT(refused_step_decays); }
 
   std::uint64_t bytes() const noexcept override {
     return residual_.size() * sizeof(float);

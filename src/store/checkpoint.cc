@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "core/hash.h"
+#include "core/plant.h"
 #include "store/fold.h"
 #include "store/step_names.h"
 #include "topknot/error.h"
@@ -84,7 +85,8 @@ Decision decide(const std::vector<Named>& named) {
     });
   };
   const std::uint64_t step = oldest->step;
-  if (!all_have(&Named::step)) return {false, step};
+  if (!all_have(&Named::step) && !TOPKNOT_PLANT(ranks_load_different_steps))
+    return {false, step};
   if (all_have(&Named::hash)) return {true, step};
   if (step == 0)
     throw NoCheckpointError("The ranks see different checkpoints of step 0.");
@@ -165,7 +167,7 @@ Container CheckpointFolder::read(std::uint64_t step, const std::string& name,
   const std::string path = path_of(name_of_step(step)) + "/" + name;
   std::vector<std::byte> bytes = files_.read(path, seal.bytes);
   const std::span<const std::byte> whole(bytes);
-  if (seal_of(std::span(&whole, 1)) != seal)
+  if (seal_of(std::span(&whole, 1)) != seal && !TOPKNOT_PLANT(file_hash_not_compared))
     throw DataError(path + " is not the file that its manifest was written for.");
   return Container::parse(std::move(bytes), path);
 }

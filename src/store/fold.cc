@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/fold.h"
 
+#include "core/plant.h"
 #include "store/checkpoint.h"
 #include "topknot/error.h"
 
@@ -58,6 +59,7 @@ void Fold::add(const Container& shard, const std::string& what, Of wanted) {
 }
 
 Container Fold::take(double scale) {
+  if (TOPKNOT_PLANT(fold_not_scaled)) scale = 1;
   Container folded;
   while (!sums_.empty()) {
     const auto node = sums_.extract(sums_.begin());

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/plant.h"
 #include "topknot/error.h"
 #include "transports/control_message.h"
 #include "transports/task_outcome.h"
@@ -65,7 +66,8 @@ std::vector<Bytes> ControlChannel::gather_bytes(std::span<const std::byte> mine,
         held.push_back(std::move(part));
     }
   });
-  std::ranges::rotate(held, held.end() - rank());
+  if (!TOPKNOT_PLANT(gathered_in_wrong_rank_order))
+    std::ranges::rotate(held, held.end() - rank());
   return held;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/hash.h"
+#include "core/plant.h"
 #include "topknot/error.h"
 
 namespace topknot::transports {
@@ -88,7 +89,7 @@ std::vector<Bytes> unpack_control(const Bytes& message, ControlOperation operati
                               " bytes was damaged on its way from rank " +
                               std::to_string(from) + " to rank " + std::to_string(rank) +
                               " (" + name_of(operation) + ").");
-  if (theirs != operation)
+  if (theirs != operation && !TOPKNOT_PLANT(other_operation_accepted))
     throw DisagreementError(from, "operation is " + std::string(name_of(operation)) +
                                       " on rank " + std::to_string(rank) + " but " +
                                       name_of(theirs) + " on rank " +
@@ -99,7 +100,7 @@ std::vector<Bytes> unpack_control(const Bytes& message, ControlOperation operati
   std::size_t left = message.size() - begin - count * kLengthBytes;
   for (std::uint64_t& length : lengths) {
     length = read(std::uint64_t{});
-    require(length <= left);
+    require(length <= left || TOPKNOT_PLANT(part_longer_than_its_message));
     left -= length;
   }
   require(left == 0);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/hash.h"
+#include "core/plant.h"
 #include "core/text.h"
 
 namespace topknot::transports {
@@ -42,7 +43,8 @@ Bytes bytes_of(const Control& control, std::string_view sentence = {}) {
 bool is_whole(std::span<const std::byte> message, const Control& control) {
   Bytes bytes(message.begin(), message.end());
   std::memset(bytes.data() + offsetof(Control, checksum), 0, sizeof control.checksum);
-  return core::hash(bytes) == control.checksum;
+  return core::hash(bytes) == control.checksum ||
+         TOPKNOT_PLANT(damaged_control_message_believed);
 }
 
 Bytes bytes_of(const Failure& failure) {
@@ -104,7 +106,7 @@ void FailureAgreement::fail(Failure failure, bool tell) {
     failure_ = std::move(failure);
     failed_.store(true, std::memory_order_release);
   }
-  if (tell) post_all(message);
+  if (tell && !TOPKNOT_PLANT(failure_not_told)) post_all(message);
   network_.on_failure();
 }
 
@@ -128,7 +130,8 @@ void FailureAgreement::receive(int from, std::span<const std::byte> message) {
       return network_.post(from, answer(control.number));
     case Kind::answer: {
       const std::scoped_lock lock(mutex_);
-      if (question_ && question_->number == control.number)
+      if (question_ &&
+          (question_->number == control.number || TOPKNOT_PLANT(old_answer_believed)))
         question_->answers[static_cast<std::size_t>(from)] = control.peer;
       return;
     }
@@ -146,7 +149,8 @@ Clock::time_point FailureAgreement::check(Clock::time_point now) {
   if (failure_ || waits_.empty()) return now + kAnswerTime;
   // The oldest is the first to be overdue, for all have the same time.
   std::uint64_t about = waits_.front().id;
-  if (waits_.front().deadline > now) return waits_.front().deadline;
+  if (waits_.front().deadline > now || TOPKNOT_PLANT(deadline_ignored))
+    return waits_.front().deadline;
   if (!question_ || question_->about != about) {
     question_ = Question{++last_number_, about, now, {}};
     question_->answers.resize(static_cast<std::size_t>(size_));
@@ -184,6 +188,7 @@ std::optional<int> FailureAgreement::end_of(std::vector<int>& path, bool too_lat
   for (;;) {
     const int last = path.back();
     if (last == rank_) return kNobody;
+    if (TOPKNOT_PLANT(wrong_blame)) return last;
     const std::optional<int> answer = question_->answers[static_cast<std::size_t>(last)];
     if (!answer && !too_late) return std::nullopt;
     int next = answer.value_or(kNobody);

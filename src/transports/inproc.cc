@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "core/plant.h"
 #include "topknot/error.h"
 #include "topknot/transports.h"
 #include "transports/failure_agreement.h"
@@ -54,7 +55,8 @@ struct Queue {
   bool closed = false;                            // one of its two ranks has left
 
   void deliver(Operation& from, Operation& to) {
-    if (from.bytes.size() > to.limit) to.too_long = from.bytes.size();
+    if (from.bytes.size() > to.limit && !TOPKNOT_PLANT(message_cut_silently))
+      to.too_long = from.bytes.size();
     const auto bytes = from.bytes.first(std::min(from.bytes.size(), to.limit));
     to.into->assign(bytes.begin(), bytes.end());
     from.done = to.done = true;
@@ -189,6 +191,8 @@ class Inproc final : public Transport {
       if (queue.sent.empty()) {
         queue.wanted.push_back(operation);
       } else {
+        if (TOPKNOT_PLANT(messages_overtake))
+          std::swap(queue.sent.front(), queue.sent.back());
         queue.deliver(*queue.sent.front(), *operation);
         queue.sent.pop_front();
       }

@@ -48,6 +48,18 @@ TEST(Bucket, GivesTheMeanAndTheSameWhereverTheSumGoes) {
   }
 }
 
+TEST(Bucket, DividesASparseSumByTheNumberOfRanks) {
+  run(4, [](Transport& link) {
+    Bucket bucket(Layout::flat(50), Recipe::of("topka"), link, 1);
+    std::vector<float> grad(50);
+    grad[7] = static_cast<float>(1 + link.rank());
+    std::vector<float> expected(50);
+    expected[7] = 2.5F;
+    bucket.step(grad, 1, grad);
+    EXPECT_EQ(grad, expected);
+  });
+}
+
 /// How many a rank selects, step by step, after a dense warm-up; and how many are agreed on,
 /// if `agreed` is given.
 std::vector<std::uint64_t> selected(const char* compressor, const char* collective,

@@ -285,6 +285,21 @@ TEST(Engine, ClipsEachRanksOwnGradientAsDgcDoes) {
   });
 }
 
+TEST(Engine, ClipsBeforeItSums) {
+  run(4, [](Transport& link) {
+    EngineOptions made = options("dgc", 0);
+    made.density = 1;
+    made.memory = "dgc:momentum=0";
+    made.clip = 6;  // each rank has 3
+    Engine engine(link, Layout::flat(16), made);
+    engine.begin(0.1);
+    std::ranges::fill(engine.gradient(0), 0.0F);
+    if (link.rank() == 2) engine.gradient(0)[5] = 100;
+    ASSERT_TRUE(engine.finish().finite);
+    EXPECT_EQ(engine.gradient(0)[5], 3.0F / 4);
+  });
+}
+
 TEST(Engine, GivesRowsTheirShareOfTheDensity) {
   // 7.5 % of 1,000 are 75, and of a row of 40 exactly 3; rows of 8 and of 3 give one.
   run(1, [](Transport& link) {

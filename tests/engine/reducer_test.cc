@@ -242,6 +242,7 @@ TEST(Reducer, TellsEverySubmitterOfAFailureAndKeepsTheState) {
         EXPECT_THROW(reducer.wait(), LinkError);
         EXPECT_THROW(reducer.wait(), LinkError);
         EXPECT_EQ(told, 3);
+        EXPECT_EQ(reducer.step(), 0U) << "the step did not come to its end";
         EXPECT_EQ(residuals(reducer, layout).size(), layout.size());
       },
       {.timeout = 0.5});

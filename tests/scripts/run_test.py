@@ -84,7 +84,7 @@ class Words(Tree):
     def test_help_names_every_command(self):
         done = self.run_script("help")
         self.assertEqual(done.returncode, 0)
-        for command in ["build", "test", "faults", "soak", "fuzz", "bench", "train", "format", "tidy", "help"]:
+        for command in ["build", "test", "faults", "soak", "mutants", "fuzz", "bench", "train", "format", "tidy", "help"]:
             self.assertRegex(done.stdout, rf"(?m)^  {command}\b")
         self.assertEqual(self.run_script().stdout, done.stdout)
 

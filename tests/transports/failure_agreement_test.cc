@@ -24,7 +24,11 @@ class Ranks {
           FailureAgreement::Network{[this, rank](int to, const Bytes& message) {
                                       if (is_stopped(rank) || is_stopped(to)) return;
                                       ++messages_;
-                                      at(to).receive(rank, message);
+                                      if (rank == late_) {
+                                        held_.emplace_back(to, message);
+                                      } else {
+                                        at(to).receive(rank, message);
+                                      }
                                     },
                                     [this, rank] { ++woken_[rank]; }}));
   }
@@ -32,6 +36,11 @@ class Ranks {
   FailureAgreement& at(int rank) { return *agreements_[static_cast<std::size_t>(rank)]; }
   void stop(int rank) { stopped_[static_cast<std::size_t>(rank)] = true; }
   bool is_stopped(int rank) const { return stopped_[static_cast<std::size_t>(rank)]; }
+  /// What `rank` says from now on arrives when let_through() is called.
+  void hold_back(int rank) { late_ = rank; }
+  void let_through() {
+    for (const auto& [to, message] : held_) at(to).receive(late_, message);
+  }
   int messages() const { return messages_; }
   int woken(int rank) { return woken_[rank]; }
 
@@ -51,6 +60,8 @@ class Ranks {
   const Clock::time_point start_ = Clock::now();
   std::vector<bool> stopped_;
   int messages_ = 0;
+  int late_ = -1;
+  std::vector<std::pair<int, Bytes>> held_;
   std::map<int, int> woken_;
   std::vector<std::unique_ptr<FailureAgreement>> agreements_;
   std::map<int, std::unique_ptr<FailureAgreement::Wait>> waits_;
@@ -117,6 +128,23 @@ TEST(FailureAgreement, BelievesNoAnswerToAnEarlierQuestion) {
   ranks.stop(1);
   ranks.wait(0, 1);
   ranks.check(0, 12);
+  ranks.check(0, 14);
+  ASSERT_TRUE(ranks.at(0).failed());
+  EXPECT_EQ(ranks.at(0).failure().peer, 1);
+}
+
+TEST(FailureAgreement, BelievesNoAnswerThatComesWhenAnotherQuestionIsAsked) {
+  Ranks ranks(3);
+  ranks.wait(1, 2);
+  ranks.wait(0, 1);
+  ranks.hold_back(1);
+  ranks.check(0, 11);  // rank 1 says that it waits for rank 2
+  ranks.end_wait(0);
+  ranks.end_wait(1);
+  ranks.stop(1);
+  ranks.wait(0, 1);
+  ranks.check(0, 12);
+  ranks.let_through();
   ranks.check(0, 14);
   ASSERT_TRUE(ranks.at(0).failed());
   EXPECT_EQ(ranks.at(0).failure().peer, 1);

@@ -34,6 +34,20 @@ TEST(Inproc, DeliversMessagesBetweenTwoRanksInOrder) {
   });
 }
 
+TEST(Inproc, DeliversInOrderWhatWasSentBeforeItWasAskedFor) {
+  const auto links = make_inproc(2);
+  std::vector<Bytes> out;
+  std::vector<Pending> sent;
+  for (const char* text : {"first", "second", "third"}) out.push_back(bytes_of(text));
+  for (const Bytes& bytes : out) sent.push_back(links[0]->send(1, bytes));
+  for (const Bytes& bytes : out) {
+    Bytes in;
+    links[1]->wait(links[1]->recv(0, in, 16));
+    EXPECT_EQ(in, bytes);
+  }
+  for (const Pending message : sent) links[0]->wait(message);
+}
+
 TEST(Inproc, LetsBothSidesWaitForTheirSendFirst) {
   run(3, [](Transport& link) {
     const Bytes out(1 << 20, std::byte{7});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/merge.h"
+#include "core/plant.h"
 #include "core/select.h"
 
 namespace topknot::collective {
@@ -35,7 +36,8 @@ DroppedValues::Batch& DroppedValues::next(bool dropped) {
 
 void DroppedValues::cut(Sparse& pairs, std::size_t k, bool keeper) {
   if (pairs.size() <= k) return;
-  if (!keeper) return core::keep_largest(pairs, k);
+  if (!keeper && !TOPKNOT_PLANT(everyone_keeps_what_is_dropped))
+    return core::keep_largest(pairs, k);
   before_.clear();
   before_.append(pairs);
   core::keep_largest(pairs, k);
@@ -72,7 +74,8 @@ void DroppedValues::settle(std::span<float> residual,
                            std::vector<std::uint32_t>& settled) {
   unsettled_.assign(settled.size(), false);
   for (std::size_t l = 0; l < used_; ++l) {
-    core::scatter_add(batches_[l].pairs, residual);
+    if (!TOPKNOT_PLANT(dropped_values_lost))
+      core::scatter_add(batches_[l].pairs, residual);
     if (!batches_[l].dropped) continue;
     for_each_common(batches_[l].pairs.index, settled,
                     [&](std::size_t, std::size_t j) { unsettled_[j] = true; });

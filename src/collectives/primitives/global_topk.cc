@@ -9,6 +9,7 @@
 #include "collectives/primitives/words.h"
 #include "core/finite.h"
 #include "core/front.h"
+#include "core/plant.h"
 
 namespace topknot::collective {
 namespace {
@@ -53,7 +54,7 @@ void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t
     if (search.need < search.count) drop_outside(search);
   }
   last_ = search.begin;
-  core::keep_above(held, search.begin, held.size());
+  core::keep_above(held, search.begin + TOPKNOT_PLANT(threshold_off_by_one), held.size());
 }
 
 void GlobalTopK::visit_state(StateVisitor& visitor) { visitor.field("agreed", last_); }
@@ -169,7 +170,7 @@ void GlobalTopK::keep_ties(MessageChannel& channel, const Search& search, Sparse
   // By now all that is in the search is equal.
   const auto mine = static_cast<std::uint32_t>(in_search_.size());
   const std::vector<std::uint32_t> ties = gather_words(channel, std::span(&mine, 1));
-  std::uint64_t quota = search.need;
+  std::uint64_t quota = search.need + TOPKNOT_PLANT(one_tie_too_many);
   for (int rank = 0; rank < channel.rank(); ++rank)
     quota -= std::min<std::uint64_t>(quota, ties[at(rank)]);
   core::keep_above(held, search.begin, quota);

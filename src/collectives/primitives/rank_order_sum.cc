@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/plant.h"
+
 namespace topknot::collective {
 
 void RankOrderSum::run(MessageChannel& channel, std::span<float> x,
@@ -34,7 +36,9 @@ void RankOrderSum::run(MessageChannel& channel, std::span<float> x,
   part_.assign(own.size(), 0.0F);
   for (int distance = 1; distance < ranks; ++distance)
     channel.finish_receive(channel.neighbour(-distance));
-  for (int from = 0; from < ranks; ++from) {
+  for (int next = 0; next < ranks; ++next) {
+    const int from =
+        TOPKNOT_PLANT(sum_in_order_of_arrival) ? channel.neighbour(-next) : next;
     if (from != me) {
       channel.read_dense(received_[at(from)], from, me, part_, /*add=*/true);
     } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/primitives/step_guard.h"
 
+#include "core/plant.h"
 #include "core/select.h"
 
 namespace topknot::collective {
@@ -40,7 +41,8 @@ void StepGuard::select_inside(Compressor& compressor, Region region,
 }
 
 Reduced StepGuard::undo(std::span<float> residual, std::span<const float> grad) {
-  if (folded_step_ == channel_.step()) core::undo_fold(residual, grad);
+  if (folded_step_ == channel_.step() && !TOPKNOT_PLANT(nonfinite_step_kept))
+    core::undo_fold(residual, grad);
   folded_step_ = 0;
   return {.count = 0, .finite = false, .index = {}, .settled = {}};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "collectives/primitives/bruck.h"
+#include "core/plant.h"
 
 namespace topknot::collective {
 
@@ -70,6 +71,7 @@ std::vector<std::uint32_t> gather_words(MessageChannel& channel,
                        std::span(held).subspan(at(round.gap) * width, words));
     channel.flush();
   }
+  if (TOPKNOT_PLANT(words_in_wrong_rank_order)) return held;
   const std::size_t first = at(channel.size() - channel.rank()) * width;
   std::rotate(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(first),
               held.end());

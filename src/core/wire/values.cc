@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/plant.h"
 #include "core/wire/parts.h"
 
 namespace topknot::core::wire {
@@ -54,7 +55,8 @@ std::uint16_t to_bf16(float value) {
   constexpr std::int32_t kMost = 0x7F7F7FFF;  // what is above would round to infinity
   const std::int32_t magnitude = magnitude_bits(value);
   const std::int32_t finite = magnitude < kMost ? magnitude : kMost;
-  const std::int32_t rounded = (finite + 0x7FFF + ((finite >> 16) & 1)) >> 16;
+  const std::int32_t odd = ((finite >> 16) & 1) | TOPKNOT_PLANT(bf16_ties_upward);
+  const std::int32_t rounded = (finite + 0x7FFF + odd) >> 16;
   const std::int32_t quiet = magnitude > kInfinityBits ? 0x40 : 0;
   const std::int32_t half =
       magnitude < kInfinityBits ? rounded : ((magnitude >> 16) | quiet);

@@ -33,6 +33,7 @@
 #include <cstddef>
 
 #include "core/hash.h"
+#include "core/plant.h"
 #include "core/wire/parts.h"
 
 namespace topknot::core {
@@ -108,7 +109,7 @@ std::optional<Fault> check_stamp(const Header& header, const Stamp& expected) {
       {"fingerprint", header.fingerprint, expected.fingerprint},
   }};
   for (const Field& field : fields) {
-    if (field.got != field.want) {
+    if (field.got != field.want && !TOPKNOT_PLANT(stale_message_accepted)) {
       return Fault{Fault::Kind::mismatch, field.name, field.got, field.want};
     }
   }
@@ -142,7 +143,8 @@ std::optional<Fault> check_length(std::span<const std::byte> message,
                                          contents.count, size, length)) {
     return fault;
   }
-  if (message.size() != length) return garbled("length", message.size(), length);
+  if (message.size() != length && !TOPKNOT_PLANT(length_unchecked))
+    return garbled("length", message.size(), length);
   return std::nullopt;
 }
 
@@ -158,7 +160,8 @@ std::optional<Fault> read_pairs(std::span<const std::byte> message, const Stamp&
   Contents contents{};
   if (auto fault = read_header(message, expected, contents)) return fault;
   const std::uint64_t limit = std::min(most, region.size());
-  if (contents.count > limit) return garbled("count", contents.count, limit);
+  if (contents.count > limit && !TOPKNOT_PLANT(count_unchecked))
+    return garbled("count", contents.count, limit);
   if (contents.coding == Coding::dense && contents.count != region.size()) {
     return garbled("count", contents.count, region.size());
   }
@@ -282,7 +285,8 @@ std::optional<Fault> find_damage(std::span<const std::byte> message) {
   if (header.magic != kMagic) return garbled("magic", header.magic, kMagic);
   if (header.version == kUncheckedVersion) return std::nullopt;  // decode() refuses it
   const std::uint32_t checksum = checksum_of(message);
-  if (header.checksum != checksum) return garbled("checksum", header.checksum, checksum);
+  if (header.checksum != checksum && !TOPKNOT_PLANT(checksum_not_compared))
+    return garbled("checksum", header.checksum, checksum);
   return std::nullopt;
 }
 

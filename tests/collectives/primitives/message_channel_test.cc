@@ -120,6 +120,38 @@ TEST(MessageChannel, TellsTheReaderThatAValueIsNonfinite) {
   });
 }
 
+TEST(MessageChannel, TellsTheReaderWhateverTheMessageHas) {
+  enum class Kind { pairs, dense, positions };
+  for (const Kind kind : {Kind::pairs, Kind::dense, Kind::positions})
+    run(2, [&](Transport& link) {
+      Params params;
+      collective::MessageChannel channel(link, "test", params);
+      const core::Region all{0, 8};
+      Sparse pairs;
+      pairs.push_back(5, 2.0F);
+      std::vector<float> dense(8);
+      std::vector<float> error;
+      collective::Message message;
+      channel.begin(8, 1);
+      if (link.rank() == 0) {
+        channel.report_nonfinite();
+        if (kind == Kind::pairs) channel.code(pairs, all, 1, message, error);
+        if (kind == Kind::dense) channel.code_dense(dense, 1, message, error);
+        if (kind == Kind::positions) channel.code_positions(pairs.index, all, 1, message);
+        channel.start_send(1, message);
+        return channel.flush();
+      }
+      channel.start_receive(0, message, channel.limit(8, 8));
+      channel.finish_receive(0);
+      EXPECT_TRUE(channel.finite());
+      if (kind == Kind::pairs) channel.read(message, 0, 1, all, 1, pairs);
+      if (kind == Kind::dense) channel.read_dense(message, 0, 1, dense, false);
+      if (kind == Kind::positions)
+        channel.read_positions(message, 0, 1, all, 1, pairs.index);
+      EXPECT_FALSE(channel.finite());
+    });
+}
+
 TEST(MessageChannel, RefusesMoreCoordinatesThanPositionsCanSay) {
   const auto alone = make_inproc(1);
   Params params;
