@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/numbers.h"
+#include "cli/quantity.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
 

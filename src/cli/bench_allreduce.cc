@@ -10,7 +10,6 @@
 #include "cli/allreduce_table.h"
 #include "cli/commands.h"
 #include "cli/help.h"
-#include "cli/numbers.h"
 #include "cli/quantity.h"
 #include "topknot/catalog.h"
 #include "topknot/error.h"

@@ -3,51 +3,10 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 
-#include "topknot/error.h"
-
 namespace topknot::cli {
-namespace {
-
-struct Unit {
-  std::string_view name;
-  double factor;
-};
-
-constexpr Unit kUnits[] = {{"", 1},           {"k", 1e3},          {"K", 1e3},
-                           {"M", 1e6},        {"G", 1e9},          {"Ki", 1024.0},
-                           {"Mi", 1048576.0}, {"Gi", 1073741824.0}};
-
-constexpr double kMost = 1e15;  // every whole number up to it is a double
-
-}  // namespace
-
-std::uint64_t parse_count(std::string_view flag, std::string_view text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [after, error] = std::from_chars(text.data(), end, number);
-  const std::string_view name(after, static_cast<std::size_t>(end - after));
-  for (const Unit& unit : kUnits) {
-    const double value = number * unit.factor;
-    if (error == std::errc() && unit.name == name && value >= 0 && value <= kMost &&
-        std::trunc(value) == value)
-      return static_cast<std::uint64_t>(value);
-  }
-  throw ConfigError(fmt::format(
-      "{} {} is not a count; 4096, 64k, 1M and 4Mi (4 x 1048576) would be.", flag, text));
-}
-
-std::vector<std::uint64_t> parse_counts(std::string_view flag, std::string_view text) {
-  std::vector<std::uint64_t> counts;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(',', start), text.size());
-    counts.push_back(parse_count(flag, text.substr(start, end - start)));
-    start = end + 1;
-  }
-  return counts;
-}
 
 std::vector<std::string> split_specs(std::string_view text) {
   std::vector<std::string> specs;

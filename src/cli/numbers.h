@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and lists as people write them on a command line, and as they like to read them.
+// Lists of names as people write them, and numbers as they like to read them. quantity.h reads
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,6 @@
 #include <vector>
 
 namespace topknot::cli {
-
-/// 4096, 64k, 1M, 2G (thousands), 4Ki, 1Mi, 1Gi (of 1024) and 1e6. Throws ConfigError that begins
-/// with `flag`.
-std::uint64_t parse_count(std::string_view flag, std::string_view text);
-
-/// "8,64,4k" as numbers.
-std::vector<std::uint64_t> parse_counts(std::string_view flag, std::string_view text);
 
 /// "knot,oktopk:tau=64,cap=2,dense" as its three names: a word with = belongs to the parameters
 /// before it.

@@ -153,7 +153,8 @@ std::vector<sim::Line> PredictionOptions::lines(
     LinkSpeed& between = line.network.between;
     if (!latency_.empty()) between.latency = parse_seconds(latency_);
     if (!overhead_.empty()) between.overhead = parse_seconds(overhead_);
-    if (!burst_.empty()) between.burst = parse_count(burst_);
+    if (!burst_.empty())
+      between.burst = static_cast<double>(parse_count("--burst", burst_, 1));
     line.network.ranks_per_node = ranks_per_node_;
   }
   return made;
@@ -164,7 +165,7 @@ sim::Workload PredictionOptions::workload() const {
   workload.bucket_bytes = bucket_mb_ * (1 << 20);
   if (!run_.empty()) workload = recorded_workload(run_);
   if (!params_.empty()) {
-    workload.params = parse_count(params_);
+    workload.params = static_cast<double>(parse_count("--params", params_, 1));
     workload.buckets.clear();
   }
   if (!compute_.empty()) {
@@ -188,7 +189,8 @@ Sweep PredictionOptions::read(const std::optional<sim::Calibration>& measured) c
   sweep.lines = lines(sweep.calibration);
   sweep.candidates = candidates();
   sweep.workload = workload();
-  sweep.settings.most_coordinates = parse_count(coordinates_);
+  sweep.settings.most_coordinates =
+      static_cast<double>(parse_count("--coordinates", coordinates_, 1));
   sweep.settings.seed = seed_;
   sweep.method = method_ == "auto"        ? sim::method_for(sweep.ranks)
                  : method_ == "simulated" ? sim::Method::simulated

@@ -153,7 +153,7 @@ class Words(unittest.TestCase):
             self.assertEqual(said["n"], count)
         out = run("bench", "wire", "--n", "many")
         self.assertEqual(out.returncode, 2)
-        self.assertEqual(out.stderr, "topknot: --n many is not a count; 4096, 64k, 1M and 4Mi "
+        self.assertEqual(out.stderr, "topknot: --n many is not a count; 4096, 64k, 14.7M and 4Mi "
                                      "(4 x 1048576) would be.\n")
 
     def test_names_take_commas(self):
