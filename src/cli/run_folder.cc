@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kSettlings = "settlings.jsonl";
+
 [[noreturn]] void refuse_file(const fs::path& path, const char* what) {
   throw StorageError(fmt::format("The file {} cannot be {}: {}.", path.string(), what,
                                  std::strerror(errno)));
@@ -29,8 +31,8 @@ fs::path aside(const fs::path& run) { return run / "checkpoints.overwritten"; }
 
 /// Event files are the only ones whose names are not fixed.
 void remove_traces_of_the_last_run(const fs::path& folder) {
-  for (const char* name :
-       {"steps.jsonl", "epochs.jsonl", "result.json", "trace.json", "traffic.json"})
+  for (const char* name : {"steps.jsonl", "epochs.jsonl", kSettlings, "result.json",
+                           "trace.json", "traffic.json"})
     fs::remove(folder / name);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (entry.path().filename().string().starts_with("events.out.tfevents."))
@@ -138,7 +140,9 @@ StepTotals RunFolder::begin(Json run, std::uint64_t first_step) {
       run["resumed"] = resumed;
       cut_back(path_ / "steps.jsonl", first_step);
       cut_back(path_ / "epochs.jsonl", first_step + 1);
+      cut_back(path_ / kSettlings, first_step + 1);
       earlier = totals_of(path_ / "steps.jsonl");
+      earlier.sent_bytes += totals_of(path_ / kSettlings).sent_bytes;
       fs::remove(path_ / "result.json");
     } else {
       remove_traces_of_the_last_run(path_);
@@ -150,6 +154,11 @@ StepTotals RunFolder::begin(Json run, std::uint64_t first_step) {
   steps_ = std::make_unique<JsonLines>(path_ / "steps.jsonl");
   epochs_ = std::make_unique<JsonLines>(path_ / "epochs.jsonl");
   return earlier;
+}
+
+void RunFolder::add_settling(const Json& line) {
+  if (!settlings_) settlings_ = std::make_unique<JsonLines>(path_ / kSettlings);
+  settlings_->add(line);
 }
 
 void RunFolder::write(const std::string& name, const Json& content) const {

@@ -2,12 +2,13 @@
 //
 // What a run leaves in its folder; docs/train.md has the files and their fields.
 //
-//     run.json       configuration, machine, versions; there once training has begun
-//     steps.jsonl    a line for each step, flushed
-//     epochs.jsonl   a line for each epoch, flushed
-//     result.json    the results of the run; there once it has ended
-//     traffic.json   who has sent to whom and waited for whom; as result.json, or when stopped
-//     checkpoints/   the trainer's
+//     run.json         configuration, machine, versions; there once training has begun
+//     steps.jsonl      a line for each step, flushed
+//     epochs.jsonl     a line for each epoch, flushed
+//     settlings.jsonl  a line for each exchange that settled the residuals, if there were any
+//     result.json      the results of the run; there once it has ended
+//     traffic.json     who has sent to whom and waited for whom; as result.json, or when stopped
+//     checkpoints/     the trainer's
 #pragma once
 
 #include <cstdint>
@@ -58,6 +59,7 @@ class RunFolder {
   StepTotals begin(Json run, std::uint64_t first_step);
   void add_step(const Json& line) { steps_->add(line); }
   void add_epoch(const Json& line) { epochs_->add(line); }
+  void add_settling(const Json& line);
   /// Replaces a file of the folder, in one instant.
   void write(const std::string& name, const Json& content) const;
 
@@ -68,6 +70,7 @@ class RunFolder {
   bool begun_ = false;
   std::unique_ptr<JsonLines> steps_;
   std::unique_ptr<JsonLines> epochs_;
+  std::unique_ptr<JsonLines> settlings_;
 };
 
 /// The folder of a run's checkpoints.

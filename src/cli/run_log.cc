@@ -199,6 +199,11 @@ void RunLog::on_step(const train::StepRecord& record) {
   if (!bar_->terminal()) plain_line(left.empty() ? text : text + "  " + left);
 }
 
+void RunLog::on_settling(std::uint64_t steps, std::uint64_t sent_bytes) {
+  if (options_.folder != nullptr)
+    options_.folder->add_settling({{"step", steps}, {"sent_bytes", sent_bytes}});
+}
+
 void RunLog::on_epoch(const train::EpochRecord& record) {
   std::string line = fmt::format("epoch {}/{} done  train loss {:.4f}", record.epoch + 1,
                                  job_.epochs, record.train_loss);

@@ -42,6 +42,7 @@ class RunLog final : public train::Observer {
   void on_activity(const train::Activity& activity) override;
   void on_start(const train::Start& start) override;
   void on_step(const train::StepRecord& record) override;
+  void on_settling(std::uint64_t steps, std::uint64_t sent_bytes) override;
   void on_epoch(const train::EpochRecord& record) override;
   void on_checkpoint(std::uint64_t step, double seconds) override;
   void on_checkpoint_failed(const std::string& sentence) override;

@@ -171,8 +171,11 @@ void Loop::between_rounds() {
   const std::uint64_t step = progress_.position.step;
   const bool epoch_ends = progress_.epoch_is_done();
   const bool run_ends = progress_.is_over() || (epoch_ends && progress_.is_last_epoch());
-  if (settling_.is_due(round_start_.step, step, run_ends))
-    totals_.add_settling(synchronizer_->settle());
+  if (settling_.is_due(round_start_.step, step, run_ends)) {
+    const std::uint64_t sent_bytes = synchronizer_->settle();
+    totals_.add_settling(sent_bytes);
+    observer_.on_settling(step, sent_bytes);
+  }
   if (drift_.is_due(step)) drift_.require_equal(live());
   if (epoch_ends) end_epoch();
   if (checkpoints_.is_due(step, epoch_ends, stopping_ || progress_.is_over())) {

@@ -94,6 +94,9 @@ class Observer {
   virtual void on_start(const Start&) {}
   /// After every exchange, for each step since the one before.
   virtual void on_step(const StepRecord&) {}
+  /// One dense exchange has settled all residuals, after so many steps of the run. `sent_bytes` are
+  /// this rank's, and in no StepRecord.
+  virtual void on_settling(std::uint64_t /*steps*/, std::uint64_t /*sent_bytes*/) {}
   virtual void on_epoch(const EpochRecord&) {}
   virtual void on_checkpoint(std::uint64_t /*step*/, double /*seconds*/) {}
   /// A checkpoint could not be written. Training continues; three failures in a row end it.

@@ -129,6 +129,22 @@ class Resume(Case):
                                sum(one["sent_bytes"] for one in steps) / len(applied))
         self.assertEqual(result["skipped_steps"], len(steps) - len(applied))
 
+    @unittest.skipIf("fake" in COMMAND, "the fake trainer does not settle")
+    def test_counts_what_settled_before(self):
+        words = (self.job, "--set", "settle=3", "local_steps=1", "checkpoint_every=4", "epochs=2", "--density", "0.1",
+                 "--steps")
+        whole = json.loads(self.done(*words, "8", "--json").stdout)
+        out = self.folder / "settled"
+        self.done(*words, "4", "--out", out)
+        self.done("--resume", "--out", out, "--steps", "8")
+        steps = [one["step"] for one in lines(out / "settlings.jsonl")]
+        self.assertEqual(steps, [3, 4, 6, 8])  # at the end of the first part, too
+        settled = sum(one["sent_bytes"] for one in lines(out / "settlings.jsonl"))
+        sent = sum(one["sent_bytes"] for one in lines(out / "steps.jsonl"))
+        result = json.loads((out / "result.json").read_text())
+        self.assertAlmostEqual(result["sent_bytes_per_step"], (sent + settled) / 8)
+        self.assertGreater(result["sent_bytes_per_step"], whole["sent_bytes_per_step"])  # one settling more
+
     def test_data_that_have_changed_are_refused(self):
         told = json.loads((self.out / "run.json").read_text())
         told["data_fingerprint"] = "0123456789abcdef"

@@ -132,6 +132,24 @@ TEST(RunFolder, ResumesFromTheStepOfTheCheckpoint) {
   EXPECT_FALSE(fs::exists(folder.path() / "result.json"));
 }
 
+TEST(RunFolder, CountsTheSettlingsBeforeTheCheckpointThatItResumesFrom) {
+  const ScratchFolder folder;
+  leave_a_run(folder.path());
+  write_text(folder.path() / "steps.jsonl",
+             "{\"step\":0,\"sent_bytes\":1}\n{\"step\":1,\"sent_bytes\":2}\n");
+  write_text(folder.path() / "settlings.jsonl",
+             "{\"step\":1,\"sent_bytes\":10}\n{\"step\":2,\"sent_bytes\":20}\n"
+             "{\"step\":3,\"sent_bytes\":40}\n");
+  RunFolder run(folder.path(), FolderUse::resume);
+  const StepTotals earlier = run.begin(kRun, 2);
+  EXPECT_EQ(earlier.sent_bytes, 33);
+  EXPECT_EQ(earlier.steps, 2U);
+  run.add_settling({{"step", 4}});
+  EXPECT_EQ(read_text(folder.path() / "settlings.jsonl"),
+            "{\"step\":1,\"sent_bytes\":10}\n{\"step\":2,\"sent_bytes\":20}\n"
+            "{\"step\":4}\n");
+}
+
 TEST(JsonLines, AreJsonWhateverTheNumber) {
   const ScratchFolder folder;
   JsonLines lines(folder.path() / "lines");

@@ -85,6 +85,9 @@ class FanoutObserver final : public train::Observer {
     if (log_ != nullptr) log_->on_step(record);
     if (trace_ != nullptr) trace_->add(record);
   }
+  void on_settling(std::uint64_t steps, std::uint64_t sent_bytes) override {
+    if (log_ != nullptr) log_->on_settling(steps, sent_bytes);
+  }
   void on_epoch(const train::EpochRecord& record) override {
     if (log_ != nullptr) log_->on_epoch(record);
     if (trace_ != nullptr) trace_->add(record);
