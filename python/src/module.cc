@@ -257,7 +257,7 @@ PYBIND11_MODULE(_core, m) {
         py::arg("local_steps"));
   m.def("collective_with", &collective_with, py::arg("scheme"), py::arg("collective"),
         py::arg("values"));
-  m.def("scheme_parts", &scheme_parts, py::arg("scheme"));
+  m.def("memory_of", &memory_of, py::arg("scheme"));
   m.def("amx_is_refused", &amx_is_refused);
   m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
   m.attr("WIRE_VERSION") = static_cast<int>(topknot::core::kWireVersion);

@@ -22,9 +22,8 @@ py::tuple collective_with(const std::string& scheme, const std::string& collecti
   return py::make_tuple(spec.str(), has == nullptr ? "f32" : *has);
 }
 
-py::tuple scheme_parts(const std::string& scheme) {
-  return py::make_tuple(std::string(find_scheme(scheme).exchange),
-                        parse_scheme(scheme).memory.str());
+std::string memory_of(const std::string& scheme) {
+  return parse_scheme(scheme).memory.str();
 }
 
 }  // namespace topknot::python

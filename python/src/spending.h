@@ -19,8 +19,8 @@ pybind11::tuple split_of(double budget, double density, std::uint64_t local_step
 pybind11::tuple collective_with(const std::string& scheme, const std::string& collective,
                                 const std::string& values);
 
-/// What `scheme`, which may have parameters, exchanges, and its memory. Throws ConfigError for a
-/// name that is not known.
-pybind11::tuple scheme_parts(const std::string& scheme);
+/// The memory of `scheme`, which may have parameters. Throws ConfigError for a name that is not
+/// known.
+std::string memory_of(const std::string& scheme);
 
 }  // namespace topknot::python

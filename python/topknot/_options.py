@@ -35,6 +35,10 @@ _FIELDS = [
 ]
 
 
+# By scheme, whose name is the same with - and _.
+_EXCHANGES = {one["name"].replace("_", "-"): one["exchange"] for one in _core.catalog()}
+
+
 class Split(NamedTuple):
     """How an exchange spends its bytes."""
 
@@ -47,17 +51,12 @@ class _Methods:
     def split(self) -> Split:
         """By the rule of topknot/budget.h for updates. Gradients, and schemes of others where
         nothing is set, are exchanged on every step, as published."""
-        ours = self._exchange_of_scheme() == "updates"
+        # A scheme that does not exist is refused once the ranks have compared their options.
+        ours = _EXCHANGES.get(self.scheme.split(":")[0].replace("_", "-")) == "updates"
         spends = self.budget is not None or self.local_steps is not None
         if self.exchange != "updates" or not (ours or spends):
             return Split(1, DENSITY if self.density is None else self.density, "f32")
         return Split(*_core.split(self.budget or 0.0, self.density or 0.0, self.local_steps or 0))
-
-    def _exchange_of_scheme(self) -> str:
-        try:
-            return _core.scheme_parts(self.scheme)[0]
-        except _core.ConfigError:  # refused once the ranks have compared their options
-            return "gradients"
 
     def values(self) -> str:
         """How values travel."""

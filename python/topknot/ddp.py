@@ -168,7 +168,7 @@ def _take_momentum(optimizer: torch.optim.Optimizer, rank: int) -> None:
 
 def _is_dgc(options: Options) -> bool:
     """Whether momentum is in the memory already."""
-    memory = options.memory or _core.scheme_parts(options.scheme)[1]
+    memory = options.memory or _core.memory_of(options.scheme)
     return memory.split(":")[0] == "dgc"
 
 
