@@ -35,17 +35,23 @@ void add_report(CLI::App& app, int&) {
   command->add_option("RUN", options->runs, "Folders that `train --out` has made")
       ->required();
   command->add_option("-o,--output", options->report.page, "The page to write")
+      ->type_name("FILE")
       ->capture_default_str();
   command->add_option("--title", options->report.title, "What the page is called");
   command->add_option("--target", options->report.target,
                       "A value of the metric: adds the time and the bytes to reach it");
-  command->add_option(
-      "--network", options->report.network,
-      "Also show time as it would be on this network: " + network_names());
-  command->add_option("--png", options->report.pictures,
-                      "Also write each plot as a picture into this folder, by Chromium");
-  command->add_option("--plot", options->report.plots,
-                      "With --png, only the plots of these names, as loss-bytes");
+  command
+      ->add_option("--network", options->report.network,
+                   "Also show time as it would be on this network: " + network_names())
+      ->type_name("NAME");
+  command
+      ->add_option("--png", options->report.pictures,
+                   "Also write each plot as a picture into this folder, by Chromium")
+      ->type_name("DIR");
+  command
+      ->add_option("--plot", options->report.plots,
+                   "With --png, only the plots of these names, as loss-bytes")
+      ->type_name("NAME");
   command->add_flag("--dark", options->report.dark, "Pictures on a dark ground");
   add_examples(*command, "report runs/first runs/second -o report.html",
                "report runs/* --target 0.9 --png plots");

@@ -74,6 +74,22 @@ class Combinations(Case):
         self.assertAlmostEqual(row["step_seconds"], 0.010)
         self.assertAlmostEqual(row["exchange_seconds"], 0.001)  # busy - select - wait
 
+    def test_a_scheme_may_have_parameters_with_commas(self):
+        self.run_it("--scheme", "dense,oktopk:tau=32,values=bf16,knot:values=bf16")
+        self.assertEqual(self.runs(), ["dense-seed1", "knot_values_bf16-seed1", "oktopk_tau_32_values_bf16-seed1"])
+        job = json.loads((self.out / "oktopk_tau_32_values_bf16-seed1" / "run.json").read_text())["job"]
+        self.assertEqual(job["scheme"], "oktopk:tau=32,values=bf16")
+
+    def test_the_everyday_flags_of_train_are_taken(self):
+        self.run_it("--scheme", "knot", "--steps", "7", "--lr", "0.02", "--seed", "4", "--data",
+                    "generated:size=320", "--workers", "3", "--no-evaluate")
+        job = json.loads((self.out / "knot-seed4" / "run.json").read_text())["job"]
+        self.assertEqual((job["steps"], job["lr"], job["data"], job["workers"], job["evaluate"]),
+                         (7, 0.02, "generated:size=320", 3, False))
+        self.assertEqual(job["folder"], "")
+        out = self.run_it("--scheme", "knot", "--steps", "7", "--set", "steps=8", code=2)
+        self.assertIn("--steps 7 and --set steps=8 contradict each other", out.stderr)
+
     def test_one_that_diverges_is_a_result(self):
         out = self.run_it("--scheme", "dense,knot", "--set", "lr=1e38")
         self.assertEqual(self.runs(), ["dense-seed1", "knot-seed1"])

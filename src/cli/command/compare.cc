@@ -16,6 +16,7 @@
 
 #include "cli/batch_script.h"
 #include "cli/combinations.h"
+#include "cli/command/job_settings.h"
 #include "cli/command/train.h"
 #include "cli/commands.h"
 #include "cli/comparison_table.h"
@@ -24,6 +25,7 @@
 #include "cli/job_file.h"
 #include "cli/launch.h"
 #include "cli/launcher.h"
+#include "cli/numbers.h"
 #include "cli/report/write.h"
 #include "cli/stop_signal.h"
 #include "topknot/error.h"
@@ -37,10 +39,8 @@ namespace fs = std::filesystem;
 struct Options {
   std::string job = "quickstart";
   Choices choices;
-  std::vector<std::string> settings;
-  std::optional<std::int64_t> workers;
+  JobSettings settings;
   std::string interface;
-  std::string data;
   fs::path out;
   std::optional<double> target;
   std::optional<std::size_t> only;  // counted from 1
@@ -56,9 +56,8 @@ std::vector<Combination> combinations_of(const Options& options) {
   job.threads = 0;  // unless somebody sets it
   read_job(find_job(options.job, jobs_folder()), job);
   read_environment(job);
-  for (const std::string& setting : options.settings) apply_setting(job, setting);
-  if (options.workers) train::set(job, "workers", std::to_string(*options.workers));
-  if (!options.data.empty()) train::set(job, "folder", options.data);
+  options.settings.check();
+  options.settings.apply_to(job);
   if (job.threads == 0) job.threads = granted_threads().count;
   return combine(job, options.choices);
 }
@@ -180,7 +179,7 @@ int run(const Options& options) {
   explain_illegal_instructions();
   listen_for_stop();
   Launch launch;
-  if (options.workers) launch.workers = static_cast<int>(*options.workers);
+  launch.workers = options.settings.workers();
   launch.link.timeout = all.front().job.timeout;
   launch.interface = options.interface;
   std::atomic<int> exit_code = kDone;
@@ -199,14 +198,24 @@ int run(const Options& options) {
   return exit_code;
 }
 
+// A comparison has several of them, and parts of its own would make all schemes the same.
+constexpr std::string_view kNotSettings[] = {"scheme", "density", "compressor",
+                                             "collective", "memory"};
+
 void add_options(CLI::App& command, Options& options) {
   command.add_option("JOB", options.job, "A TOML file, or a name of `topknot list jobs`")
       ->type_name("JOB")
       ->capture_default_str();
   command
-      .add_option("--scheme", options.choices.schemes, "Schemes, as dense,knot,oktopk")
+      .add_option_function<std::vector<std::string>>(
+          "--scheme",
+          [&options](const std::vector<std::string>& words) {
+            for (const std::string& word : words)
+              for (std::string& one : split_specs(word))
+                options.choices.schemes.push_back(std::move(one));
+          },
+          "Schemes, as dense,knot:values=bf16,oktopk")
       ->type_name("SCHEME")
-      ->delimiter(',')
       ->required();
   command
       .add_option("--density", options.choices.densities,
@@ -214,24 +223,19 @@ void add_options(CLI::App& command, Options& options) {
       ->delimiter(',');
   command.add_option("--seeds", options.choices.seeds, "So many seeds of each")
       ->capture_default_str();
-  command.add_option("--workers", options.workers,
-                     "Ranks, as threads. Under mpirun, its own number");
   command.add_option("--out", options.out, "Folder for the runs and the page")
+      ->type_name("DIR")
       ->required();
   command.add_option("--target", options.target,
                      "A value of the metric: adds the time and the bytes to reach it");
   add_interface(command, options.interface);
-  command.add_option("--data", options.data, "The folder of the data sets")
-      ->type_name("DIR");
-  command
-      .add_option("--set", options.settings,
-                  "key=value ...: any key of `topknot list keys`")
-      ->type_name("KEY=VALUE");
   command.add_flag("--trace", options.trace, "Leave trace.json in each run's folder");
-  command.add_option(
-      "--only", options.only,
-      "Train only the K-th combination of --list, as one task of an array");
+  command
+      .add_option("--only", options.only,
+                  "Train only the K-th combination of --list, as one task of an array")
+      ->type_name("K");
   options.batch.add_to(command);
+  options.settings.add_to(command, kNotSettings);
   command.add_flag("--analyze", options.analyze,
                    "Also record threshold and residual of each step");
   command.add_flag("--list", options.list, "Only list the combinations and what is done");

@@ -29,13 +29,10 @@ train::Job base_job(const TrainOptions& options) {
 
 JobPlan make_plan(const TrainOptions& options) {
   if (options.resume) require_run(options.out);
-  JobPlan plan{.job = base_job(options), .workers = {}, .notices = {}};
+  JobPlan plan{
+      .job = base_job(options), .workers = options.settings.workers(), .notices = {}};
   read_environment(plan.job);
-  for (const std::string& setting : options.all_settings()) {
-    apply_setting(plan.job, setting);
-    if (setting.starts_with("workers="))
-      plan.workers = static_cast<int>(plan.job.workers);
-  }
+  options.settings.apply_to(plan.job);
   if (plan.job.threads == 0) plan.job.threads = granted_threads().count;
   if (options.resume) plan.notices = changes_since(options.out, plan.job);
   return plan;

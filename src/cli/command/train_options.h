@@ -5,20 +5,17 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "cli/batch_script.h"
+#include "cli/command/job_settings.h"
 #include "cli/record_options.h"
 #include "job/comparison.h"
 
 namespace topknot::cli {
 
 struct TrainOptions {
-  std::string job;                    // empty: none was named
-  std::vector<std::string> settings;  // key=value, of --set
-  /// Flags that stand for keys of the job: the flag, and its key=value.
-  std::vector<std::pair<std::string, std::string>> key_flags;
+  std::string job;  // empty: none was named
+  JobSettings settings;
   train::Fields same;  // flags that must be the same on all ranks
   std::string out;
   std::string interface;
@@ -41,8 +38,6 @@ struct TrainOptions {
   void add_to(CLI::App& command);
   /// Throws ConfigError where flags cannot be together.
   void check() const;
-  /// All key=value, those of --set first.
-  std::vector<std::string> all_settings() const;
 };
 
 /// What the ranks must have been given alike, out of all that the command takes.
