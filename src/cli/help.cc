@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/colour.h"
+#include "cli/wrapped.h"
 
 namespace topknot::cli {
 namespace {
@@ -21,33 +21,6 @@ std::string heading(const std::string& text) {
   return coloured(Colour::bold, text, stdout) + "\n";
 }
 
-/// Words in lines of at most `width`, those after the first behind `indent` spaces.
-std::string wrapped(const std::vector<std::string>& words, std::size_t width,
-                    std::size_t indent, const std::string& between = " ") {
-  std::string text;
-  std::size_t column = indent;
-  for (const std::string& word : words) {
-    if (column > indent && column + between.size() + word.size() > width) {
-      text += "\n" + std::string(indent, ' ');
-      column = indent;
-    }
-    if (column > indent) {
-      text += between;
-      column += between.size();
-    }
-    text += word;
-    column += word.size();
-  }
-  return text;
-}
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 std::string two_columns(const std::string& name, const std::string& meaning) {
   std::string line = "  " + name;
   if (line.size() + 2 > kLeft) {
@@ -55,7 +28,7 @@ std::string two_columns(const std::string& name, const std::string& meaning) {
   } else {
     line.resize(kLeft, ' ');
   }
-  return line + wrapped(words_of(meaning), kColumns, kLeft) + "\n";
+  return line + wrapped(meaning, kColumns, kLeft) + "\n";
 }
 
 std::string path_of(const CLI::App* app) {
@@ -83,7 +56,7 @@ class Layout final : public CLI::Formatter {
   }
 
   std::string make_description(const CLI::App* app) const override {
-    return wrapped(words_of(app->get_description()), kColumns, 0) + "\n\n";
+    return wrapped(app->get_description(), kColumns, 0) + "\n\n";
   }
 
   std::string make_usage(const CLI::App* app, std::string /*name*/) const override {

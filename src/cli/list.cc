@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/job_file.h"
+#include "cli/wrapped.h"
 #include "core/names.h"
 #include "data/dataset.h"
 #include "job/models.h"
@@ -173,19 +174,13 @@ constexpr Kind kKinds[] = {
     {"keys", "key", "of a job, for its file and for --set", keys_json},
 };
 
+constexpr std::size_t kColumns = 80;
+
 std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// `text`, cut where it would not fit beside a name.
-std::string fitting(std::string text, std::size_t room) {
-  if (text.size() <= room) return text;
-  text.resize(room - 3);
-  return text + "...";
-}
-
 void print_short(const Kind& kind) {
-  constexpr std::size_t kColumns = 80;
   const Json entries = kind.entries();
   std::size_t width = 0;
   for (const Json& entry : entries)
@@ -193,23 +188,28 @@ void print_short(const Kind& kind) {
   fmt::print("{}: {}\n", coloured(Colour::bold, kind.name, stdout), kind.title);
   for (const Json& entry : entries)
     fmt::print("  {:<{}}  {}\n", text_of(entry["name"]), width,
-               fitting(text_of(entry["summary"]), kColumns - width - 4));
+               wrapped(text_of(entry["summary"]), kColumns, width + 4));
 }
 
 void print_parameters(const Json& parameters, const std::string& of) {
-  for (const Json& one : parameters)
-    fmt::print("  {}={}  ({}{}) {}\n", text_of(one["name"]), text_of(one["default"]),
-               of.empty() ? "" : of + "'s, ", text_of(one["range"]),
-               text_of(one["meaning"]));
+  for (const Json& one : parameters) {
+    const std::string line = fmt::format(
+        "{}={} ({}{}) {}", text_of(one["name"]), text_of(one["default"]),
+        of.empty() ? "" : of + "'s, ", text_of(one["range"]), text_of(one["meaning"]));
+    fmt::print("  {}\n", wrapped(line, kColumns, 6));
+  }
 }
 
 void print_whole(const Kind& kind, const Json& entry) {
-  fmt::print("{}, a {}: {}\n", coloured(Colour::bold, text_of(entry["name"]), stdout),
-             kind.one, text_of(entry["summary"]));
+  const std::string name = text_of(entry["name"]);
+  const std::string said =
+      wrapped(fmt::format("{}, a {}: {}", name, kind.one, text_of(entry["summary"])),
+              kColumns, 2);
+  fmt::print("{}{}\n", coloured(Colour::bold, name, stdout), said.substr(name.size()));
   for (const auto& [what, value] : entry.items())
     if (what != "name" && what != "summary" && what != "parameters" &&
         !text_of(value).empty())
-      fmt::print("  {:<14}{}\n", what, text_of(value));
+      fmt::print("  {:<14}{}\n", what, wrapped(text_of(value), kColumns, 16));
   if (!entry.contains("parameters")) return;
   const Json& parameters = entry["parameters"];
   if (parameters.is_array()) return print_parameters(parameters, "");

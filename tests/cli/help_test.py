@@ -179,13 +179,18 @@ class List(unittest.TestCase):
             lines = run("list", kind).stdout.splitlines()
             self.assertLessEqual(max(map(len, lines)), 80, kind)
             whole = json.loads(run("list", kind, "--json").stdout)[kind]
-            self.assertEqual([line.split()[0] for line in lines[1:]], [one["name"] for one in whole])
+            names = [line.split()[0] for line in lines[1:] if not line.startswith("   ")]
+            self.assertEqual(names, [one["name"] for one in whole])
+            said = " ".join(" ".join(lines).split())
+            for one in whole:  # wrapped, not cut
+                self.assertIn(" ".join(one["summary"].split()), said)
 
     def test_tells_of_one_with_parameters_cost_and_paper(self):
         said = run("list", "oktopk").stdout
         for part in ("oktopk, a scheme", "oktopk, a collective", "PPoPP 2022", "tau=64", "messages",
                      "6k(P-1)/P"):
             self.assertIn(part, said)
+        self.assertLessEqual(max(map(len, said.splitlines())), 80)
         self.assertIn("quickstart, a job", run("list", "quickstart").stdout)
         self.assertIn("momentum=0", run("list", "sgd").stdout)
         out = run("list", "oktopc")
