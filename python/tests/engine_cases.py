@@ -24,9 +24,12 @@ SHAPES = {  # as in tests/engine/small_model.h
 STEPS = 5
 
 
-def gradient(shape: tuple[int, ...], step: int, p: int) -> torch.Tensor:
+def gradient(
+    shape: tuple[int, ...], step: int, p: int, owner: int | None = None
+) -> torch.Tensor:
     i = torch.arange(torch.Size(shape).numel(), dtype=torch.int64)
-    mixed = i * 7919 + rank() * 104729 + step * 1299709 + p * 15485863
+    owner = rank() if owner is None else owner
+    mixed = i * 7919 + owner * 104729 + step * 1299709 + p * 15485863
     whole = (mixed % 1048573 - 524286).float()
     return torch.ldexp(whole, (i * 31 + p) % 24 - 30).view(shape)
 

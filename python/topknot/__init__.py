@@ -15,6 +15,7 @@ Without DDP, any torch optimizer exchanges its changes of the weights, every fou
 
     attach                 for DistributedDataParallel: a communication hook
     DistributedOptimizer   any optimizer: exchanges its changes of the weights
+    LocalSteps             DiLoCo and SparseLoCo: an exchange every so many steps
     end_round              brings the ranks to the same weights, between two exchanges
     settle                 at the end of training: applies the residuals
     SparseAllreduce        the plain operation on a flat tensor
@@ -63,6 +64,7 @@ from topknot._session import (
 from topknot._stats import stats
 from topknot.allreduce import SparseAllreduce, fsdp_all_reduce_hook
 from topknot.ddp import attach
+from topknot.local_steps import LocalSteps
 from topknot.optimizer import DistributedOptimizer, end_round, settle, synchronize
 
 __version__ = "0.1.0"
@@ -73,6 +75,7 @@ __all__ = [
     "DistributedOptimizer",
     "Error",
     "LinkError",
+    "LocalSteps",
     "SparseAllreduce",
     "attach",
     "end_round",

@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 
 from topknot import _core
-from topknot._buckets import Bucket
 
 _SECOND_MOMENTS = ("exp_avg_sq", "square_avg")
 
@@ -107,9 +106,11 @@ def refuse_unknown(optimizer: torch.optim.Optimizer, known: set[torch.nn.Paramet
         )
 
 
-def rank_with_other_weights(group: dist.ProcessGroup, buckets: Iterable[Bucket]) -> int | None:
+def rank_with_other_weights(
+    group: dist.ProcessGroup, weights: Iterable[torch.Tensor]
+) -> int | None:
     """The first that has not the bits of rank 0. All ranks call it."""
-    mine = torch.tensor([_checksum(p) for bucket in buckets for p, _ in bucket.slices])
+    mine = torch.tensor([_checksum(one) for one in weights])
     theirs = [torch.empty_like(mine) for _ in range(group.size())]
     dist.all_gather(theirs, mine, group)
     for rank, other in enumerate(theirs):

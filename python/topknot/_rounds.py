@@ -5,9 +5,11 @@ on the change that they have made.
     first step   the weights, which are the same on all ranks, are kept
     each step    the optimizer's own on this rank's weights and gradients; no message
     exchange     behind the last: the weights that were kept - the weights joins the residual
-                 and is reduced; the weights become those that were kept, less the agreed mean
+                 and is reduced; the weights become those that were kept, less the agreed mean,
+                 or less what the outer optimizer makes of it (_outer.py)
 
-Every so many rounds the ranks average the second moments of their optimizers (_squares.py).
+Without an outer optimizer the ranks average the second moments of their optimizers every so many
+rounds (_squares.py).
 
 The weights that are kept lie in the buckets' own memory, until the change takes their place.
 What is sent whole, as biases and norms are, takes part in the same way.
@@ -23,6 +25,7 @@ import torch
 
 from topknot import _core
 from topknot._buckets import Bucket, NamedParameters, make_buckets, settle_residuals
+from topknot._outer import Outer
 from topknot._own_step import (
     Gain,
     OwnStep,
@@ -57,10 +60,14 @@ class Rounds:
         *,
         clip: float,
         gain: Gain,
+        outer: Outer | None = None,
     ) -> None:
         self._core = session.core
         self._group = session.group
+        self._parameters = parameters
         self._known = {p for _, p in parameters}
+        self._outer = outer or Outer(1, 0)
+        self._averages_squares = outer is None
         self._buckets = make_buckets(self._core, parameters, bucket_bytes)
         self._length = session.options.split().local_steps
         self._clip = clip
@@ -120,13 +127,20 @@ class Rounds:
         if self._taken > 0:
             self._exchange(optimizer)
 
-    def resume(self, steps: int) -> None:
-        """Goes on behind `steps` of another optimizer. The round under way is dropped."""
-        self._forget()
+    def forget(self) -> None:
+        """Drops the round under way; the weights stay as they are. All ranks call it."""
+        self._drop_round()
+
+    def resume(self, steps: int, outer: dict[str, torch.Tensor]) -> None:
+        """Goes on behind `steps` of another optimizer, between rounds."""
+        self._outer.load(self._parameters, outer)
         self.earlier_steps = steps - self.steps
 
-    def _forget(self) -> None:
-        """Drops the round under way; the weights stay as they are."""
+    def outer_state(self) -> dict[str, torch.Tensor]:
+        """The same on all ranks."""
+        return self._outer.save(self._parameters)
+
+    def _drop_round(self) -> None:
         if self._step is not None:
             self._step.give_back()
         self._step = None
@@ -137,6 +151,11 @@ class Rounds:
     def settle(self) -> bool:
         """Between rounds. Returns False, and leaves everything as it was, where a sum is not
         finite."""
+        if not self._outer.is_plain:
+            raise _core.ConfigError(
+                "topknot.settle() moves the weights by the mean of the residuals as it is, and "
+                "here an outer optimizer moves them: settle with outer_lr=1, outer_momentum=0."
+            )
         return settle_residuals(self._core, self._buckets)
 
     def _rate_gain(self, optimizer: torch.optim.Optimizer) -> float | None:
@@ -147,9 +166,12 @@ class Rounds:
 
     def _count(self) -> None:
         if self._taken == 0:
-            for bucket in self._buckets:
-                bucket.take_weights()
+            self._keep_weights()
         self._taken += 1
+
+    def _keep_weights(self) -> None:
+        for bucket in self._buckets:
+            bucket.take_weights()
 
     def _finish_raised(self, optimizer: torch.optim.Optimizer) -> None:
         """Finishes a step in which the optimizer has raised an exception. It counts, for other
@@ -165,26 +187,33 @@ class Rounds:
 
     def _exchange(self, optimizer: torch.optim.Optimizer) -> None:
         self.steps += self._taken
-        self._forget()
+        self._drop_round()
         for bucket in self._buckets:
             _take_change(bucket)
-            last = bucket is self._buckets[-1]
-            bucket.ticket = self._core.reduce(bucket.slot, bucket.flat, last)
+        self._hand_over()
         for bucket in self._buckets:
             bucket.wait()
         if all(bucket.is_finite() for bucket in self._buckets):
             for bucket in self._buckets:
+                self._outer.turn_into_move(bucket)
                 bucket.subtract_from_weights()
         else:
-            _clear_state(optimizer)
-        self._exchanges += 1
-        if self._core.step() % EVERY == 0:
+            clear_state(optimizer)
+        if self._averages_squares and self._core.step() % EVERY == 0:
             self.squares_bytes += average_squares(optimizer, self._buckets, self._group)
-        if self._exchanges & (self._exchanges - 1) == 0:  # 1, 2, 4, 8, ...
-            self._compare_weights()
+        self._count_exchange([p for bucket in self._buckets for p, _ in bucket.slices])
 
-    def _compare_weights(self) -> None:
-        rank = rank_with_other_weights(self._group, self._buckets)
+    def _hand_over(self) -> None:
+        for bucket in self._buckets:
+            last = bucket is self._buckets[-1]
+            bucket.ticket = self._core.reduce(bucket.slot, bucket.flat, last)
+
+    def _count_exchange(self, agreed: list[torch.Tensor]) -> None:
+        """Behind exchanges 1, 2, 4, 8, ... the ranks compare what they have agreed on."""
+        self._exchanges += 1
+        if self._exchanges & (self._exchanges - 1) != 0:
+            return
+        rank = rank_with_other_weights(self._group, agreed)
         if rank is not None:
             raise _core.DisagreementError(
                 f"rank {rank} has other weights than rank 0 after {self._exchanges} exchanges. "
@@ -234,7 +263,7 @@ def _take_change(bucket: Bucket) -> None:
         place.copy_(change)
 
 
-def _clear_state(optimizer: torch.optim.Optimizer) -> None:
+def clear_state(optimizer: torch.optim.Optimizer) -> None:
     """It belongs to weights that are no more, and what made them overflow may be in it. Most
     optimizers begin with zeros; those that do not make their state anew."""
     if type(optimizer) in (torch.optim.NAdam, torch.optim.Rprop, torch.optim.ASGD):

@@ -108,7 +108,8 @@ def session_of(owner: Any) -> Session:
     except (KeyError, TypeError):
         raise _core.ConfigError(
             f"This {type(owner).__name__} has nothing to do with topknot yet: hand in what "
-            "was given to topknot.attach(), DistributedOptimizer() or is a SparseAllreduce."
+            "was given to topknot.attach(), DistributedOptimizer() or LocalSteps(), or is a "
+            "SparseAllreduce."
         ) from None
 
 
@@ -169,6 +170,7 @@ def state_dict(owner: Any) -> dict[str, Any]:
         "exchange": session.options.exchange,
         "step": session.core.step(),
         "optimizer_steps": session.steps(),
+        "outer": {} if session.rounds is None else session.rounds.outer_state(),
         "values": session.core.save(),
     }
 
@@ -179,9 +181,13 @@ def gather_state_dict(owner: Any, dst: int = 0) -> dict[str, Any] | None:
     Takes, on that rank, as much memory as the gradients of all ranks.
     """
     session = session_of(owner)
-    ranks = gather_state(state_dict(owner), dst, session.group)
+    mine = state_dict(owner)
+    outer = mine.pop("outer")  # the same on all ranks
+    ranks = gather_state(mine, dst, session.group)
     if ranks is None:
         return None
+    for one in ranks:
+        one["outer"] = outer
     return {"topknot": _VERSION, "world_size": len(ranks), "ranks": ranks}
 
 
@@ -204,9 +210,11 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
                 f"residuals are in other units. Take exchange={before!r}."
             )
     mine = _share(states, core.rank, core.size)
+    if session.rounds is not None:
+        session.rounds.forget()
     core.load(mine["values"], mine["step"])
     if session.rounds is not None:
-        session.rounds.resume(mine.get("optimizer_steps", mine["step"]))
+        session.rounds.resume(mine.get("optimizer_steps", mine["step"]), mine.get("outer", {}))
 
 
 def _states(state: Any) -> list[dict[str, Any]]:
@@ -245,8 +253,8 @@ def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]
             if _is_by_coordinate(value):
                 share = value * (size / before)
                 values[key] = values[key] + share if key in values else share
-    counts = {key: by_rank[0][key] for key in ("step", "optimizer_steps") if key in by_rank[0]}
-    return {"values": values, **counts}
+    common = ("step", "optimizer_steps", "outer")  # to all ranks
+    return {"values": values, **{key: by_rank[0][key] for key in common if key in by_rank[0]}}
 
 
 def _is_by_coordinate(value: Any) -> bool:

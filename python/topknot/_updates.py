@@ -161,7 +161,7 @@ class Updates:
                     _erase(moment, positions[low:high] - offset)
 
     def _compare_weights(self) -> None:
-        rank = rank_with_other_weights(self._group, self._whole + self._sparse)
+        rank = rank_with_other_weights(self._group, _held(self._whole + self._sparse))
         if rank is not None:
             raise _core.DisagreementError(
                 f"rank {rank} has other weights than rank 0 after {self._steps} steps. The "

@@ -5,7 +5,7 @@ as autograd makes them."""
 import math
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -15,7 +15,7 @@ from topknot import _core
 from topknot._agreement import shapes
 from topknot._backward import Backward
 from topknot._buckets import NamedParameters
-from topknot._options import make_options
+from topknot._options import Options, make_options
 from topknot._own_step import Gain
 from topknot._rounds import Rounds
 from topknot._session import Session, has_session, open_session, remember, session_of
@@ -79,9 +79,7 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     gradients say `backward_passes_per_step`; with updates gradients may be accumulated as
     one likes. The other options are those of topknot.attach().
     """
-    if has_session(optimizer):
-        raise _core.ConfigError("This optimizer is distributed by topknot already.")
-    parameters = [(name, p) for name, p in named_parameters if p.requires_grad]
+    parameters = trained(named_parameters)
     made = make_options(
         "DistributedOptimizer", scheme=scheme, density=density, budget=budget,
         local_steps=local_steps, exchange=exchange, **options,
@@ -90,25 +88,16 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     also = {
         "backward_passes_per_step": str(backward_passes_per_step),
         "bucket_mb": str(bucket_mb),
-        "broadcast": str(broadcast),
         "first_moments": " ".join(moments),
         "gain": str(gain),
-        **shapes(parameters),
     }
-    coordinates = sum(p.numel() for _, p in parameters)
-    session = open_session(process_group, made, coordinates, also)
+    session = open_for(optimizer, parameters, made, also, process_group, broadcast)
     _check_gain(gain)
-    if broadcast:
-        source = dist.get_process_group_ranks(process_group or dist.group.WORLD)[0]
-        for _, parameter in parameters:
-            dist.broadcast(parameter.data, source, group=process_group)
     bucket_bytes = int(bucket_mb * 2**20)
-    own = _of_optimizer(optimizer, parameters)
+    own = of_optimizer(optimizer, parameters)
     updates = _exchange_of_updates(session, own, bucket_bytes, gain, moments)
     if updates is not None:
-        optimizer.register_step_pre_hook(_without_closure(updates.begin))
-        optimizer.register_step_post_hook(lambda this, *_: updates.finish(this))
-        _updates[optimizer] = updates
+        exchange_behind_steps(optimizer, updates)
     else:
         passes = backward_passes_per_step
         backward = Backward(session, optimizer, parameters, bucket_bytes, passes)
@@ -116,6 +105,37 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         _backwards[optimizer] = backward
     remember(optimizer, session)
     return optimizer
+
+
+def trained(named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> NamedParameters:
+    return [(name, p) for name, p in named_parameters if p.requires_grad]
+
+
+def open_for(
+    optimizer: torch.optim.Optimizer,
+    parameters: NamedParameters,
+    made: Options,
+    also: Mapping[str, str],
+    process_group: dist.ProcessGroup | None,
+    broadcast: bool,
+) -> Session:
+    """A session for an optimizer that has none yet, with rank 0's parameters on all ranks."""
+    if has_session(optimizer):
+        raise _core.ConfigError("This optimizer is distributed by topknot already.")
+    fields = {**also, "broadcast": str(broadcast), **shapes(parameters)}
+    coordinates = sum(p.numel() for _, p in parameters)
+    session = open_session(process_group, made, coordinates, fields)
+    if broadcast:
+        source = dist.get_process_group_ranks(process_group or dist.group.WORLD)[0]
+        for _, parameter in parameters:
+            dist.broadcast(parameter.data, source, group=process_group)
+    return session
+
+
+def exchange_behind_steps(optimizer: torch.optim.Optimizer, updates: Updates | Rounds) -> None:
+    optimizer.register_step_pre_hook(_without_closure(updates.begin))
+    optimizer.register_step_post_hook(lambda this, *_: updates.finish(this))
+    _updates[optimizer] = updates
 
 
 def _exchange_of_updates(
@@ -146,7 +166,7 @@ def _check_gain(gain: Gain) -> None:
         raise _core.ConfigError(f'gain={gain!r} is neither "auto" nor a number above 0.')
 
 
-def _of_optimizer(
+def of_optimizer(
     optimizer: torch.optim.Optimizer, parameters: NamedParameters
 ) -> NamedParameters:
     held = {p for group in optimizer.param_groups for p in group["params"]}
@@ -211,7 +231,8 @@ def synchronize(optimizer: torch.optim.Optimizer) -> None:
         _backwards[optimizer].synchronize()
     else:
         raise _core.ConfigError(
-            "topknot.synchronize() takes what DistributedOptimizer() has returned."
+            "topknot.synchronize() takes what DistributedOptimizer() or LocalSteps() has "
+            "returned."
         )
 
 

@@ -4,27 +4,18 @@
 // which python/tests/engine_cases.py makes too, step by step and parameter by parameter, as
 // plain floats. The PyTorch package must give the same bits.
 
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <string>
 
+#include "engine/drawn_values.h"
 #include "engine/small_model.h"
 #include "ranks.h"
 
 namespace {
 
 using namespace topknot;
-
-// Exact in 20 bits, of magnitudes from 2^-30 on, so that sums round.
-float value_at(std::uint64_t i, std::uint64_t rank, std::uint64_t step, std::uint64_t p) {
-  const std::uint64_t mixed =
-      i * 7919 + rank * 104'729 + step * 1'299'709 + p * 15'485'863;
-  const auto whole =
-      static_cast<float>(static_cast<std::int64_t>(mixed % 1'048'573) - 524'286);
-  return std::ldexp(whole, static_cast<int>((i * 31 + p) % 24) - 30);
-}
 
 void write_means(Transport& link, const std::string& scheme, std::uint64_t steps,
                  const std::string& file) {
@@ -35,9 +26,8 @@ void write_means(Transport& link, const std::string& scheme, std::uint64_t steps
   for (std::uint64_t step = 0; step < steps; ++step) {
     engine.begin(0.1);
     for (std::size_t p = parameters; p-- > 0;) {
-      const std::span<float> gradient = engine.gradient(p);
-      for (std::size_t i = 0; i < gradient.size(); ++i)
-        gradient[i] = value_at(i, static_cast<std::uint64_t>(link.rank()), step, p);
+      testing::draw_values(engine.gradient(p), static_cast<std::uint64_t>(link.rank()),
+                           step, p);
       engine.ready(p);
     }
     engine.finish();
