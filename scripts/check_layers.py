@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the sources to the rules of the tree: one line per violation, exit code 1 if any.
 
-    cli -> train, sim -> job -> engine, data, store -> catalog
+    cli -> train -> job, sim -> engine, data, store -> catalog
         -> collectives, compressors, transports, memory -> core -> include/topknot
 
 Includes point downward only, and the folders between two arrows are blind to each other.
@@ -26,8 +26,8 @@ LAYERS = [
     ["collectives", "compressors", "transports", "memory"],
     ["catalog"],
     ["engine", "data", "store"],
-    ["job"],
-    ["train", "sim"],
+    ["job", "sim"],
+    ["train"],
     ["cli"],
 ]
 LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}

@@ -129,6 +129,11 @@ std::span<const MemoryEntry> memories() { return kMemories; }
 std::span<const Scheme> schemes() { return kSchemes; }
 
 const Scheme& find_scheme(std::string_view name) {
+  if (Spec::parse(name).name == kAutoScheme)
+    throw ConfigError(
+        "The scheme auto is decided where a run starts: `topknot train --scheme auto`, "
+        "and "
+        "attach(scheme=\"auto\") in Python; here, name one of `topknot list`.");
   return find(schemes(), "scheme", Spec::parse(name).name);
 }
 

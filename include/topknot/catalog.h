@@ -64,6 +64,9 @@ std::span<const CompressorEntry> compressors();
 std::span<const MemoryEntry> memories();
 std::span<const Scheme> schemes();
 
+/// Is no scheme but names the decision for one, which is made where a run starts.
+inline constexpr std::string_view kAutoScheme = "auto";
+
 /// Names are the same whether they have - or _. All of these throw ConfigError, with the
 /// nearest name, when there is none such. Parameters behind the name of a scheme are left out.
 const Scheme& find_scheme(std::string_view name);

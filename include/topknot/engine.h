@@ -42,6 +42,9 @@ struct EngineOptions {
   /// Parameters of at most one dimension (biases, norms) are sent whole, fused into one
   /// bucket with those whose rule says dense.
   bool dense_vectors = true;
+  /// Names of parameters that are sent whole too, but in the buckets that they would be in
+  /// otherwise and not fused: what `--scheme auto` has decided.
+  std::vector<std::string> whole = {};
   /// The channel of the link that the engine takes for itself: another for a second engine.
   int channel = 0;
   /// Whether traces have spans and thresholds: some 30 bytes for each message of a step, and a sweep

@@ -221,6 +221,8 @@ void print_default() {
   print_short(kKinds[0]);
   std::vector<std::string> names;
   for (const Kind& kind : kKinds) names.emplace_back(kind.name);
+  fmt::print(
+      "\n`train --scheme auto` takes knot or dense, whichever is measured to be faster.");
   fmt::print("\n`list NAME` tells about one. `list KIND` lists {},\n{}.\n",
              core::listed({names.begin(), names.begin() + 2}, ", "),
              core::listed({names.begin() + 2, names.end()}, " or "));

@@ -84,7 +84,7 @@ sim::Workload recorded_workload(const std::filesystem::path& folder) {
       workload.buckets.push_back({buckets[i].at("coordinates").get<double>(),
                                   found != ready.end()
                                       ? found->second
-                                      : workload.compute * (1 + 2 * share) / 3});
+                                      : sim::ready_at(workload.compute, share)});
     }
     return workload;
   } catch (const json::exception& error) {

@@ -138,6 +138,8 @@ StepTotals RunFolder::begin(Json run, std::uint64_t first_step) {
       if (before.is_object() && before.contains("started"))
         run["started"] = before["started"];
       run["resumed"] = resumed;
+      if (before.is_object() && before.contains("auto") && run["auto"].empty())
+        run["auto"] = before["auto"];  // measured when the run began
       cut_back(path_ / "steps.jsonl", first_step);
       cut_back(path_ / "epochs.jsonl", first_step + 1);
       cut_back(path_ / kSettlings, first_step + 1);

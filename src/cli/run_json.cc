@@ -3,10 +3,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "engine/recipe.h"
+#include "engine/rules.h"
 
 namespace topknot::cli {
 
@@ -98,7 +100,25 @@ Json buckets_json(const train::Start& start) {
   for (const Layout& layout : start.buckets)
     buckets.push_back(
         {{"tensors", layout.tensors.size()}, {"coordinates", layout.size()}});
+  if (start.job.auto_choice.empty()) return buckets;
+  // What auto has decided, and why.
+  const engine::Densities densities(start.job);
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const std::vector<bool> whole = densities.sent_whole(start.buckets[i]);
+    const bool dense = std::ranges::find(whole, false) == whole.end();
+    buckets[i]["scheme"] = dense ? "dense" : start.job.scheme;
+  }
   return buckets;
+}
+
+Json measured_json(const train::Start& start) {
+  Json measured = Json::array();
+  for (const sim::ChosenBucket& bucket : start.measured)
+    measured.push_back({{"coordinates", bucket.coordinates},
+                        {"dense_seconds", bucket.dense_seconds},
+                        {"sparse_seconds", bucket.sparse_seconds},
+                        {"chosen", bucket.sparse ? "sparse" : "dense"}});
+  return measured;
 }
 
 Json exchange_json(const train::Job& as_run) {

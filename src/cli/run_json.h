@@ -23,6 +23,8 @@ Json to_json(const train::Metric& metric);
 Json step_line(const train::StepRecord& record);
 Json epoch_line(const train::EpochRecord& record);
 Json buckets_json(const train::Start& start);
+/// What scheme=auto has measured and decided, by bucket; empty where it has not measured.
+Json measured_json(const train::Start& start);
 
 /// The parts that a job's exchange is made of, as it is run.
 Json exchange_json(const train::Job& as_run);

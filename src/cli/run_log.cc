@@ -104,6 +104,7 @@ void RunLog::begin_folder(const train::Start& start) {
                                      {"gradient_bytes", start.gradient_bytes},
                                      {"engine_bytes", start.engine_bytes},
                                      {"buckets", buckets_json(start)},
+                                     {"auto", measured_json(start)},
                                      {"machine", describe_machine()},
                                      {"versions", describe_versions(options_.torch)}},
                                     start.first_step);

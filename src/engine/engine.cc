@@ -71,7 +71,7 @@ class Engine::Impl {
         reducer_(*channel_, options, coordinates_of(parameters)) {
     const engine::Densities& densities = reducer_.densities();
     for (const engine::BucketPlan& plan :
-         engine::plan_buckets(parameters, densities.group(parameters),
+         engine::plan_buckets(parameters, densities.group_for_buckets(parameters),
                               options.bucket_bytes, densities.sets_whole_apart()))
       add_bucket(plan);
     reducer_.wait();  // throws where a slot cannot be made

@@ -9,6 +9,19 @@
 #include "topknot/error.h"
 
 namespace topknot::engine {
+namespace {
+
+template <typename DensityOf>
+std::vector<DensityGroup> by_density(const Layout& layout, DensityOf density_of) {
+  std::map<double, std::vector<std::size_t>> sorted;
+  for (std::size_t i = 0; i < layout.tensors.size(); ++i)
+    sorted[density_of(layout.tensors[i])].push_back(i);
+  std::vector<DensityGroup> groups;
+  for (auto& [density, tensors] : sorted) groups.push_back({density, std::move(tensors)});
+  return groups;
+}
+
+}  // namespace
 
 // On a mismatch goes back to the last star and lets it stand for one more character.
 bool matches(std::string_view glob, std::string_view name) {
@@ -54,25 +67,29 @@ Rule Rule::parse(std::string_view text) {
 }
 
 Densities::Densities(const EngineOptions& options)
-    : density_(options.density), dense_vectors_(options.dense_vectors) {
+    : density_(options.density),
+      dense_vectors_(options.dense_vectors),
+      whole_(options.whole.begin(), options.whole.end()) {
   for (const std::string& rule : options.rules) rules_.push_back(Rule::parse(rule));
   if (Recipe::of(options).collective.name != "dense") return;
   rules_.clear();
   density_ = 1;
 }
 
+double Densities::by_rules(const TensorSlot& tensor) const {
+  for (const Rule& rule : rules_)
+    if (matches(rule.glob, tensor.name)) return rule.density;
+  return dense_vectors_ && tensor.shape.size() <= 1 ? 1.0 : density_;
+}
+
 std::vector<DensityGroup> Densities::group(const Layout& layout) const {
-  const auto density_of = [&](const TensorSlot& tensor) {
-    for (const Rule& rule : rules_)
-      if (matches(rule.glob, tensor.name)) return rule.density;
-    return dense_vectors_ && tensor.shape.size() <= 1 ? 1.0 : density_;
-  };
-  std::map<double, std::vector<std::size_t>> sorted;
-  for (std::size_t i = 0; i < layout.tensors.size(); ++i)
-    sorted[density_of(layout.tensors[i])].push_back(i);
-  std::vector<DensityGroup> groups;
-  for (auto& [density, tensors] : sorted) groups.push_back({density, std::move(tensors)});
-  return groups;
+  return by_density(layout, [&](const TensorSlot& tensor) {
+    return whole_.contains(tensor.name) ? 1.0 : by_rules(tensor);
+  });
+}
+
+std::vector<DensityGroup> Densities::group_for_buckets(const Layout& layout) const {
+  return by_density(layout, [&](const TensorSlot& tensor) { return by_rules(tensor); });
 }
 
 std::vector<bool> Densities::sent_whole(const Layout& layout) const {

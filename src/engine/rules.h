@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +45,9 @@ class Densities {
 
   /// The tensors of `layout`, by density in ascending order.
   std::vector<DensityGroup> group(const Layout& layout) const;
+  /// The same by rules and shapes alone, whatever EngineOptions::whole names: by these buckets are
+  /// made.
+  std::vector<DensityGroup> group_for_buckets(const Layout& layout) const;
   /// Whether tensors of density 1 are sent by a dense sum of their own, beside others that are
   /// sparse. Where density 1 is asked of all, the scheme's own collective reduces them.
   bool sets_whole_apart() const noexcept { return density_ != 1; }
@@ -53,9 +58,12 @@ class Densities {
   std::vector<bool> sent_whole(const Layout& layout) const;
 
  private:
+  double by_rules(const TensorSlot& tensor) const;
+
   std::vector<Rule> rules_;
   double density_;
   bool dense_vectors_;
+  std::set<std::string, std::less<>> whole_;
 };
 
 }  // namespace topknot::engine

@@ -9,6 +9,7 @@
 
 #include "engine/recipe.h"
 #include "engine/rules.h"
+#include "job/auto_scheme.h"
 #include "job/engine_options.h"
 #include "job/job.h"
 #include "job/models.h"
@@ -76,6 +77,10 @@ void check_memory(const Job& job) {
 }  // namespace
 
 void check(const Job& job) {
+  if (is_auto(job)) {
+    check(sparse_side(job));
+    return check(dense_side(job));
+  }
   find_model(Spec::parse(job.model).name);
   check_nonfinite(job);
   check_kind(job);

@@ -64,7 +64,7 @@ const Entry kEntries[] = {
     {"weight_decay", &Job::weight_decay, 0, kAny, "joins the gradient (adamw: taken off the weights)"},
     {"decay_vectors", &Job::decay_vectors, 0, 0, "whether biases and norms decay too"},
     {"clip", &Job::clip, 0, kAny, "longest reduced gradient (L2); 0: any; with updates and dgc each worker's own"},
-    {"scheme", &Job::scheme, 0, 0, "how the workers agree on a sum, see `topknot list`"},
+    {"scheme", &Job::scheme, 0, 0, "how the workers agree on a sum, see `topknot list`; auto: knot or dense, bucket by bucket, whichever is measured to be faster"},
     {"exchange", &Job::exchange, 0, 0, "updates, which each worker's own optimizer makes of its gradient; gradients, for an optimizer behind the exchange; auto: as the scheme has it, and gradients with a memory for them or an outer optimizer"},
     {"budget", &Job::budget, 0, 1, "bytes sent, as a share of dense's: decides local_steps, density and the bits of a value for an exchange of updates; 0: 1/64, unless density or local_steps is set"},
     {"settle", &Job::settle, 0, 0, "when one dense exchange settles all residuals: end, never, or every so many steps"},

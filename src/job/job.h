@@ -64,6 +64,9 @@ struct Job : EngineOptions {
   std::int64_t check_every = 100;
   std::string nonfinite = "abort";
   double skip_limit = 0.1;
+
+  /// No key: what scheme=auto has decided, as AutoChoice::text(); empty: the scheme was named.
+  std::string auto_choice;
 };
 
 /// One key, as the command and the documentation show it.

@@ -31,10 +31,6 @@ std::string digits(double x) {
   return {text.data(), end.ptr};
 }
 
-std::string seconds(double x) {
-  return x < 1 ? digits(1e3 * x) + " ms" : digits(x) + " s";
-}
-
 /// The simplest row that no other beats by more than what is worthwhile.
 const Prediction& choose(const std::vector<Prediction>& fastest_first) {
   const double best = fastest_first.front().step_seconds;
@@ -71,9 +67,9 @@ double break_even(Predictor& closed, const Candidate& candidate, int ranks,
 }
 
 std::string sentence(const std::string& who, const Prediction& row) {
-  std::string text = who + " takes " + seconds(row.step_seconds) + " a step";
+  std::string text = who + " takes " + time_text(row.step_seconds) + " a step";
   if (row.exposed_seconds < row.step_seconds)
-    text += ", of which " + seconds(row.exposed_seconds) + " wait for the exchange";
+    text += ", of which " + time_text(row.exposed_seconds) + " wait for the exchange";
   return text;
 }
 
@@ -88,7 +84,7 @@ std::string explain(const Advice& advice, const Prediction& dense,
   if (is_dense(choice)) {
     text += choice.scheme == "dense"
                 ? "Use dense: the"
-                : "Use dense-bf16, which takes " + seconds(choice.step_seconds) + ": the";
+                : "Use dense-bf16, which takes " + time_text(choice.step_seconds) + ": the";
     text += " fastest sparse scheme, " + at + ", would be " + gain + ". ";
   } else {
     text += sentence(at, choice) + ": " + gain + ", since a rank sends " +
@@ -105,6 +101,10 @@ std::string explain(const Advice& advice, const Prediction& dense,
 }
 
 }  // namespace
+
+std::string time_text(double seconds) {
+  return seconds < 1 ? digits(1e3 * seconds) + " ms" : digits(seconds) + " s";
+}
 
 Advice advise(Predictor& predictor, Predictor& closed,
               std::span<const Candidate> candidates, int ranks, const Line& line) {

@@ -20,6 +20,9 @@ struct Advice {
   std::vector<Prediction> table;  ///< the fastest first
 };
 
+/// "1.23 s" or "45.6 ms".
+std::string time_text(double seconds);
+
 /// A scheme must be so much faster than a simpler one to be taken instead.
 inline constexpr double kWorthwhile = 1.05;
 

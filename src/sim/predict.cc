@@ -15,6 +15,10 @@ constexpr double kForward = 1.0 / 3;  // of the compute
 
 }  // namespace
 
+double ready_at(double compute, double share) {
+  return compute * (kForward + (1 - kForward) * share);
+}
+
 Candidate Candidate::of(const std::string& scheme, double density) {
   Candidate made{
       .scheme = scheme, .recipe = engine::Recipe::of(scheme), .density = density};
@@ -38,7 +42,7 @@ std::vector<ReadyBucket> Workload::plan() const {
       bucket_bytes > 0 ? std::max(std::ceil(4 * params / bucket_bytes), 1.0) : 1;
   std::vector<ReadyBucket> plan;
   for (double i = 1; i <= count; ++i)
-    plan.push_back({params / count, compute * (kForward + (1 - kForward) * i / count)});
+    plan.push_back({params / count, ready_at(compute, i / count)});
   return plan;
 }
 

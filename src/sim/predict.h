@@ -36,6 +36,9 @@ struct Candidate {
 /// Names Candidate::rounds() where schemes are named.
 inline constexpr const char* kRounds = "knot-rounds";
 
+/// When `share` of the gradients are ready, in seconds from the begin of a step.
+double ready_at(double compute, double share);
+
 /// One bucket, and when its gradients are ready, in seconds from the begin of the step.
 struct ReadyBucket {
   double coordinates;

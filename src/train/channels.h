@@ -11,6 +11,9 @@ enum Channel {
   kRecorderChannel,
   kComparisonChannel,
   kMomentsChannel,
+  kTrialChannel,
+  kChoiceChannel,
+  kDecidedChannel,
 };
 
 }  // namespace topknot::train

@@ -53,6 +53,7 @@ void CheckpointPolicy::save(Live live, Observer& observer, bool must_succeed) {
   const std::uint64_t step = live.position.step;
   try {
     auto [shared, own] = snapshot(live);
+    if (!job_.auto_choice.empty()) shared.metadata[kAutoChoice] = job_.auto_choice;
     folder_->save(*link_, step, std::move(shared), std::move(own),
                   {config_of(job_), live.replica.fingerprint()});
     failures_ = 0;

@@ -14,6 +14,9 @@
 
 namespace topknot::train {
 
+/// Under which a checkpoint's shared part has Job::auto_choice, as text.
+inline constexpr const char* kAutoChoice = "auto";
+
 class CheckpointPolicy {
  public:
   /// Never saves when `options` name no folder; otherwise takes the channel of `link` with

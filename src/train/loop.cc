@@ -33,15 +33,16 @@ EngineOptions with_details(EngineOptions options, bool details) {
 
 }  // namespace
 
-Loop::Loop(Transport& link, Job job, const TrainOptions& options, Observer& observer,
-           Comparison& comparison)
+Loop::Loop(Transport& link, const Job& job, const TrainOptions& options,
+           Observer& observer, Comparison& comparison)
     : link_(link),
       comparison_(comparison),
       options_(options),
       observer_(observer),
       rank_info_{link.rank(), link.size()},
-      job_(prepared(std::move(job), notices_)),
-      task_(load()),
+      task_(load(job)),
+      decision_(link, options, observer),
+      job_(prepared(decision_.decide(job, *task_, notices_), notices_)),
       progress_(job_, *task_),
       replica_(task_->model(), link,
                with_details(engine_options(job_, kEngineChannel,
@@ -76,9 +77,9 @@ Outcome Loop::run() {
   return finish();
 }
 
-std::unique_ptr<Task> Loop::load() {
-  observer_.on_activity({.what = "loading " + job_.data});
-  auto task = make_task(job_, rank_info_);
+std::unique_ptr<Task> Loop::load(const Job& job) {
+  observer_.on_activity({.what = "loading " + job.data});
+  auto task = make_task(job, rank_info_);
   task->on_evaluated = [this](std::uint64_t done, std::uint64_t total) {
     observer_.on_activity({.what = "evaluating", .done = done, .total = total});
   };
@@ -107,7 +108,10 @@ void Loop::start() {
 }
 
 Start Loop::plan() {
-  return describe_start(job_, progress_, *task_, replica_, rank_info_.ranks, notices_);
+  Start start =
+      describe_start(job_, progress_, *task_, replica_, rank_info_.ranks, notices_);
+  start.measured = decision_.buckets();
+  return start;
 }
 
 void Loop::step() {

@@ -9,6 +9,7 @@
 #include "job/comparison.h"
 #include "job/engine_options.h"
 #include "job/pass_memory.h"
+#include "train/auto_decision.h"
 #include "train/checkpoint_policy.h"
 #include "train/drift_check.h"
 #include "train/evaluation.h"
@@ -27,7 +28,7 @@ class Loop {
  public:
   /// The job is checked. `comparison` has found it to be the same on all ranks. All arguments
   /// but the job must outlive the object.
-  Loop(Transport& link, Job job, const TrainOptions& options, Observer& observer,
+  Loop(Transport& link, const Job& job, const TrainOptions& options, Observer& observer,
        Comparison& comparison);
 
   /// All ranks call it, once.
@@ -36,7 +37,7 @@ class Loop {
   Start plan();
 
  private:
-  std::unique_ptr<Task> load();
+  std::unique_ptr<Task> load(const Job& job);
   Live live();
   void start();
   void step();
@@ -54,8 +55,9 @@ class Loop {
   Observer& observer_;
   const RankInfo rank_info_;
   std::vector<std::string> notices_;
-  const Job job_;
   const std::unique_ptr<Task> task_;
+  AutoDecision decision_;
+  const Job job_;
   Progress progress_;
   Replica replica_;
   const std::unique_ptr<Synchronizer> synchronizer_;

@@ -3,6 +3,7 @@
 
 #include <torch/version.h>
 
+#include "job/auto_scheme.h"
 #include "train/channels.h"
 #include "train/loop.h"
 #include "train/replica_fields.h"
@@ -28,7 +29,14 @@ Start plan(Transport& link, const Job& job, Observer& observer) {
   at::set_num_threads(static_cast<int>(job.threads));
   Comparison comparison(link, kComparisonChannel);
   const TrainOptions options;
-  return Loop(link, job, options, observer, comparison).plan();
+  const Job known = is_auto(job) ? sparse_side(job) : job;
+  Start start = Loop(link, known, options, observer, comparison).plan();
+  if (is_auto(job))
+    start.notices.emplace_back(
+        "auto decides when training starts, by exchanges that are measured then; this is "
+        "the plan if it takes " +
+        known.scheme + " for all.");
+  return start;
 }
 
 }  // namespace topknot::train

@@ -12,6 +12,7 @@
 
 #include "job/comparison.h"
 #include "job/job.h"
+#include "sim/choose.h"
 #include "topknot/engine.h"
 #include "topknot/transport.h"
 
@@ -38,6 +39,8 @@ struct Start {
   std::uint64_t engine_bytes =
       0;  ///< residuals and optimizer state, without the gradients
   std::vector<std::string> notices;  ///< what was decided for the job, or in the resume
+  /// What scheme=auto has measured, for each bucket; empty where it has not.
+  std::vector<sim::ChosenBucket> measured;
 };
 
 /// One step. The times and the engine's report are this rank's own; all else is of all ranks, and

@@ -198,6 +198,25 @@ TEST(Engine, ObeysRulesAndOverrides) {
   });
 }
 
+TEST(Engine, SendsABucketWholeWhereAllOfItIsNamed) {
+  run(3, [](Transport& link) {
+    EngineOptions made = options("knot", 1 << 10);
+    Engine plain(link, model(), made);
+    made.channel = 1;
+    for (const TensorSlot& tensor : plain.buckets().front().tensors)
+      made.whole.push_back(tensor.name);
+    Engine engine(link, model(), made);
+    ASSERT_GT(engine.buckets().size(), 1U);
+    ASSERT_EQ(engine.buckets().size(), plain.buckets().size()) << "the buckets stay";
+    const StepReport sparse = step(plain, link.rank(), 0);
+    const StepReport mixed = step(engine, link.rank(), 0);
+    EXPECT_LT(sparse.buckets[0].count, engine.buckets()[0].size());
+    EXPECT_EQ(mixed.buckets[0].count, engine.buckets()[0].size());
+    EXPECT_EQ(mixed.buckets[1].count, sparse.buckets[1].count);
+    EXPECT_EQ(engine.residual_norm() < plain.residual_norm(), true);
+  });
+}
+
 TEST(Engine, SendsAllDuringADenseWarmUpAndThenKOfEveryScheme) {
   for (const Scheme& scheme : schemes()) {
     SCOPED_TRACE(scheme.name);

@@ -89,6 +89,16 @@ TEST(Densities, SendsBiasesAndNormsWholeAndObeysTheFirstRule) {
   EXPECT_EQ(alike[0].tensors, (std::vector<std::size_t>{0, 1, 2, 3, 4}));
 }
 
+TEST(Densities, SendsNamedParametersWholeButLeavesThemInTheirBuckets) {
+  const Layout layout{{{"a", 0, {2, 2}}, {"b", 4, {2, 2}}, {"c", 8, {2}}}};
+  const Densities some({.whole = {"b", "no-such"}});
+  EXPECT_EQ(some.sent_whole(layout), (std::vector<bool>{false, true, true}));
+  const auto buckets = some.group_for_buckets(layout);
+  ASSERT_EQ(buckets.size(), 2U);
+  EXPECT_EQ(buckets[0].tensors, (std::vector<std::size_t>{0, 1}));
+  EXPECT_EQ(buckets[1].tensors, (std::vector<std::size_t>{2}));
+}
+
 TEST(Densities, SendEverythingWholeWithADenseCollective) {
   const Layout layout{{{"a", 0, {2, 2}}, {"b", 4, {2}}}};
   const Densities dense({.scheme = "dense", .density = 0.01, .rules = {"a=0.5"}});
