@@ -79,11 +79,11 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_advise(CLI::App& app, int& exit_code) {
+void add_advise(CLI::App& app, int& exit_code, const JobWorkload& workload_of) {
   CLI::App* const command = app.add_subcommand(
       "advise", "Which scheme to take for a model on a network, or that dense is best");
   const auto options = std::make_shared<Options>();
-  options->asked.add_to(*command);
+  options->asked.add_to(*command, workload_of);
   command->add_flag(
       "--measure", options->measure,
       "Measure this machine first: the work of every scheme with all ranks at "
@@ -96,7 +96,7 @@ void add_advise(CLI::App& app, int& exit_code) {
           "(default 4)")
       ->check(CLI::PositiveNumber);
   add_examples(*command,
-               "advise --params 14.7M --workers 16 --bandwidth 1Gbps --compute 0.1s",
+               "advise --job vgg16-cifar10 --workers 16 --network 1gbe",
                "advise --measure --save machine.json --params 14.7M");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
+
+#include "sim/predict.h"
 
 namespace topknot::cli {
 
@@ -24,6 +27,9 @@ enum ExitCode : int {
   kPreempted = 85,
 };
 
+/// The workload of a job's model, by the job's name; without `timed` its compute is 0.
+using JobWorkload = std::function<sim::Workload(const std::string& job, bool timed)>;
+
 void add_list(CLI::App& app, int& exit_code);
 /// Prints what `list KIND` prints.
 void list_kind(const std::string& kind);
@@ -31,8 +37,9 @@ void add_data(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
-void add_simulate(CLI::App& app, int& exit_code);
-void add_advise(CLI::App& app, int& exit_code);
+/// `workload_of`: what --job names, see PredictionOptions.
+void add_simulate(CLI::App& app, int& exit_code, const JobWorkload& workload_of);
+void add_advise(CLI::App& app, int& exit_code, const JobWorkload& workload_of);
 void add_bench(CLI::App& app, int& exit_code);
 void add_bench_select(CLI::App& bench, int& exit_code);
 void add_bench_step(CLI::App& bench, int& exit_code);

@@ -18,7 +18,8 @@ constexpr int kMostRanks = 65'535;  // a message numbers them in 16 bits
 
 }  // namespace
 
-void PredictionOptions::add_to(CLI::App& command) {
+void PredictionOptions::add_to(CLI::App& command, JobWorkload workload_of) {
+  workload_of_ = std::move(workload_of);
   command.add_option("--workers", workers_, "Numbers of ranks, as 4,16,64")
       ->delimiter(',')
       ->capture_default_str();
@@ -50,6 +51,12 @@ void PredictionOptions::add_to(CLI::App& command) {
       "--run", run_,
       "A folder of `topknot train --out`: its parameters, buckets and compute; "
       "with its trace.json the times at which buckets were ready");
+  command
+      .add_option(
+          "--job", job_,
+          "A job of `topknot train`: the parameters and buckets of its model, and "
+          "its compute, timed here on its data")
+      ->excludes("--run");
   command.add_option("--density", densities_, "Shares of the coordinates, as 0.01,0.001")
       ->delimiter(',')
       ->capture_default_str();
@@ -164,19 +171,30 @@ sim::Workload PredictionOptions::workload() const {
   sim::Workload workload;
   workload.bucket_bytes = bucket_mb_ * (1 << 20);
   if (!run_.empty()) workload = recorded_workload(run_);
+  if (!job_.empty()) {
+    if (!of_job_) of_job_ = workload_of_(job_, /*timed=*/compute_.empty());
+    workload = *of_job_;
+  }
   if (!params_.empty()) {
     workload.params = static_cast<double>(parse_count("--params", params_, 1));
     workload.buckets.clear();
   }
   if (!compute_.empty()) {
     const double compute = parse_seconds(compute_);
-    for (sim::ReadyBucket& bucket : workload.buckets)
-      bucket.ready *= workload.compute > 0 ? compute / workload.compute : 0;
+    double done = 0;
+    for (sim::ReadyBucket& bucket : workload.buckets) {
+      done += bucket.coordinates;
+      bucket.ready = workload.compute > 0
+                         ? bucket.ready * compute / workload.compute
+                         : sim::ready_at(compute, done / workload.params);
+    }
     workload.compute = compute;
   }
   if (workload.params == 0)
     throw ConfigError(
-        "How large is the model? Give --params 14.7M, or --run with a folder of a run.");
+        "How large is the model? Give --params 14.7M, --job with a job of `topknot "
+        "train`, "
+        "or --run with a folder of a run.");
   return workload;
 }
 

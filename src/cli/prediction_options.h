@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/bench.h"
+#include "cli/commands.h"
 #include "sim/predict.h"
 #include "topknot/budget.h"
 
@@ -28,7 +29,8 @@ struct Sweep {
 
 class PredictionOptions {
  public:
-  void add_to(CLI::App& command);
+  /// `workload_of` answers for --job.
+  void add_to(CLI::App& command, JobWorkload workload_of);
 
   /// Throws ConfigError, before any work, when a name or a number cannot be. `measured` replaces
   /// the calibration of --calibration.
@@ -53,6 +55,9 @@ class PredictionOptions {
   std::string params_;
   std::string compute_;
   std::string run_;
+  std::string job_;
+  JobWorkload workload_of_;
+  mutable std::optional<sim::Workload> of_job_;  // is timed once
   std::vector<double> densities_ = {0.01};
   std::vector<std::string> schemes_ = {"all"};
   double budget_ = kDefaultBudget;

@@ -63,11 +63,11 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, int& exit_code) {
+void add_simulate(CLI::App& app, int& exit_code, const JobWorkload& workload_of) {
   CLI::App* const command = app.add_subcommand(
       "simulate", "What a step would take on another network, by scheme");
   const auto options = std::make_shared<Options>();
-  options->asked.add_to(*command);
+  options->asked.add_to(*command, workload_of);
   command->add_flag("--csv", options->csv, "Print comma-separated values");
   add_examples(*command,
                "simulate --params 110M --workers 4,16,64 --bandwidth 1Gbps,10Gbps",

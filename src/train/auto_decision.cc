@@ -7,32 +7,13 @@
 #include "engine/rules.h"
 #include "job/auto_scheme.h"
 #include "job/engine_options.h"
-#include "job/pass_memory.h"
 #include "store/checkpoint.h"
 #include "train/channels.h"
 #include "train/checkpoint_policy.h"
 #include "train/passes.h"
-#include "train/stopwatch.h"
 
 namespace topknot::train {
 namespace {
-
-/// Seconds of forward and backward of one step. A first one is slow for reasons of its own, unless it
-/// takes so long that these do not count.
-double time_passes(const Job& job, Task& task, Replica& replica) {
-  constexpr double kLong = 1;
-  PassMemory before(pass_state(task, replica));
-  before.keep();
-  double seconds = 0;
-  for (int i = 0; i < 3 && seconds < kLong; ++i) {
-    const Stopwatch watch;
-    Position start;
-    run_passes(job, task, replica, start, /*overlap=*/false);
-    seconds = watch.seconds();
-    before.restore();
-  }
-  return seconds;
-}
 
 std::vector<sim::ChosenBucket> buckets_of(const Job& job, Replica& replica) {
   const engine::Densities densities(job);

@@ -26,4 +26,8 @@ Passed run_passes(const Job& job, Task& task, Replica& replica, Position& at,
 /// What passes leave behind on this rank: running statistics, and what the task carries over.
 std::vector<std::span<float>> pass_state(Task& task, const Replica& replica);
 
+/// The seconds of one step's passes from the start of the data. They leave nothing behind but
+/// gradients.
+double time_passes(const Job& job, Task& task, Replica& replica);
+
 }  // namespace topknot::train

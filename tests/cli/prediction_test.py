@@ -71,6 +71,13 @@ class Simulate(unittest.TestCase):
             rows = results("--run", folder, "--scheme", "dense", "--network", "100gbe")
             self.assertGreater(rows[0]["step_seconds"], 0.5)
 
+    def test_a_job_gives_parameters_buckets_and_compute(self):
+        rows = results("--job", "quickstart", "--scheme", "dense", "--network", "100gbe")
+        self.assertAlmostEqual(rows[0]["step_seconds"] - rows[0]["exposed_seconds"], 0.25, places=3)
+        rows = results("--job", "quickstart", "--scheme", "dense", "--compute", "0.5s")
+        self.assertAlmostEqual(rows[0]["step_seconds"] - rows[0]["exposed_seconds"], 0.5, places=3)
+        self.assertGreater(rows[0]["bytes_per_rank"], 0)
+
     def test_bad_words_get_a_sentence(self):
         for words, said in [
                 (["--params", "many"], "14.7M"),

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command/job_workload.h"
 #include "cli/commands.h"
 #include "cli/completion.h"
 #include "cli/errors.h"
@@ -101,8 +102,8 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_train(app, exit_code);
   add_compare(app, exit_code);
   add_report(app, exit_code);
-  add_simulate(app, exit_code);
-  add_advise(app, exit_code);
+  add_simulate(app, exit_code, workload_of_job);
+  add_advise(app, exit_code, workload_of_job);
   add_list(app, exit_code);
   add_data(app, exit_code);
   add_bench(app, exit_code);
