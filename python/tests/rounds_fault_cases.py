@@ -202,7 +202,6 @@ def refuses_what_cannot_be():
         refuses(topknot.ConfigError, words, lambda: call(optimizer))  # noqa: B023
     topknot.end_round(optimizer)
     topknot.state_dict(optimizer)
-    refuses(topknot.ConfigError, "step(closure)", lambda: optimizer.step(lambda: None))
     optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
     refuses(topknot.ConfigError, "not given by name", lambda: train(model, optimizer, 1))
 

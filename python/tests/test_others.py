@@ -18,6 +18,16 @@ def test_two_ranks_without_ddp(ranks):
     )
 
 
+def test_two_ranks_whose_scripts_do_more(ranks):
+    ranks(
+        2,
+        "script_cases.py",
+        "a_closure_runs_before_the_exchange",
+        "compiled_models_are_the_models_they_were_made_of",
+        "stats_are_logged_in_one_line",
+    )
+
+
 def test_four_ranks_without_ddp(ranks):
     ranks(
         4,

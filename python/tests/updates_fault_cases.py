@@ -142,7 +142,6 @@ def refuses_what_cannot_be():
     ):
         refuses(topknot.ConfigError, words, lambda: made(**options))  # noqa: B023
     model, optimizer = made()
-    refuses(topknot.ConfigError, "step(closure)", lambda: optimizer.step(lambda: None))
     optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
     refuses(topknot.ConfigError, "not given by name", lambda: train(model, optimizer, 1))
     _, gradients = made(exchange="gradients")

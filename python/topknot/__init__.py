@@ -21,8 +21,11 @@ Without DDP, any torch optimizer exchanges its changes of the weights, every fou
     SparseAllreduce        the plain operation on a flat tensor
     fsdp_all_reduce_hook   for fully_shard(): sparse between replicas
     state_dict, load_state_dict, gather_state_dict      residuals, for checkpoints
-    stats                  bytes, density and times
+    stats, scalars         bytes, density and times
+    log_stats              writes them to TensorBoard, W&B or a Lightning logger
     schemes, options       what scheme= may be; the options of all of these
+    topknot.lightning, topknot.accelerate, topknot.transformers
+                           adapters: import topknot.lightning, ...
     Error                  all exceptions: ConfigError, LinkError, DisagreementError, ContractError
 """
 
@@ -61,7 +64,7 @@ from topknot._session import (
     schemes,
     state_dict,
 )
-from topknot._stats import stats
+from topknot._stats import log_stats, scalars, stats
 from topknot.allreduce import SparseAllreduce, fsdp_all_reduce_hook
 from topknot.ddp import attach
 from topknot.local_steps import LocalSteps
@@ -82,7 +85,9 @@ __all__ = [
     "fsdp_all_reduce_hook",
     "gather_state_dict",
     "load_state_dict",
+    "log_stats",
     "options",
+    "scalars",
     "schemes",
     "settle",
     "state_dict",

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 # The types of a state: memory is allocated for nothing else, whatever a peer says.
-_TYPES = {"float32": torch.float32, "int64": torch.int64}
+_TYPES = {"float32": torch.float32, "int64": torch.int64, "uint8": torch.uint8}
 
 # Beyond the tags of the transport, whose listeners wait for messages in the same group.
 _TAG = 1 << 16

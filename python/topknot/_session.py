@@ -20,6 +20,7 @@ import torch.distributed as dist
 from topknot import _core, _processor
 from topknot._agreement import require_equal
 from topknot._gather import gather_json, gather_state
+from topknot._names import without_wrapper
 from topknot._options import Options
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def has_session(owner: Any) -> bool:
 def session_of(owner: Any) -> Session:
     if isinstance(owner, Session):
         return owner
+    if isinstance(owner, torch.nn.Module):
+        owner = without_wrapper(owner)
     try:
         return _sessions[owner]
     except (KeyError, TypeError):

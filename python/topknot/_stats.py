@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from topknot import _core
 from topknot._session import session_of
 
 
@@ -55,3 +56,36 @@ def stats(owner: Any) -> dict[str, Any]:
         "sent_share": total["sent_bytes"] / max(total["dense_bytes"], 1),
         "buckets": slots,
     }
+
+
+def scalars(owner: Any, prefix: str = "topknot/") -> dict[str, float]:
+    """The numbers of stats(), under names for a logger; those by bucket are left out.
+
+        wandb.log(topknot.scalars(optimizer), step=step)
+    """
+    return {
+        prefix + key: float(value)
+        for key, value in stats(owner).items()
+        if isinstance(value, (int, float))
+    }
+
+
+def log_stats(to: Any, owner: Any, step: int) -> None:
+    """Writes the numbers of stats() to a logger: a SummaryWriter of TensorBoard, a run of W&B,
+    or a logger of Lightning.
+
+        topknot.log_stats(torch.utils.tensorboard.SummaryWriter(), model, step)
+    """
+    numbers = scalars(owner)
+    if hasattr(to, "add_scalar"):
+        for name, value in numbers.items():
+            to.add_scalar(name, value, step)
+    elif hasattr(to, "log_metrics"):
+        to.log_metrics(numbers, step)
+    elif hasattr(to, "log"):
+        to.log(numbers, step=step)
+    else:
+        raise _core.ConfigError(
+            f"A {type(to).__name__} has none of add_scalar, log_metrics and log: hand in a "
+            "SummaryWriter, a W&B run or a logger of Lightning, or use topknot.scalars()."
+        )

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from topknot import _core
 from topknot._agreement import shapes
+from topknot._names import without_wrapper
 from topknot._options import Options, make_options
 from topknot._session import (
     hand_over_rate,
@@ -62,7 +63,9 @@ def attach(
     timeout      seconds until a rank that does not answer is given up: backward then ends
                  with a sentence that names it
     """
+    model = without_wrapper(model)
     _refuse_what_cannot_be(model)
+    named = list(without_wrapper(model.module).named_parameters())
     made = make_options("attach", scheme=scheme, density=density, **options)
     if made.exchange != "gradients":
         raise _core.ConfigError(
@@ -73,13 +76,11 @@ def attach(
         made = dataclasses.replace(made, memory=_memory_for(optimizer, made.memory))
     if optimizer is None:
         refuse_rate_inside(made)
-    trained = [(name, p) for name, p in model.module.named_parameters() if p.requires_grad]
+    trained = [(name, p) for name, p in named if p.requires_grad]
     coordinates = sum(p.numel() for _, p in trained)
     session = open_session(model.process_group, made, coordinates, shapes(trained))
     try:
-        _core.register_hook(
-            model.reducer, session.core, list(model.module.named_parameters())
-        )
+        _core.register_hook(model.reducer, session.core, named)
     except RuntimeError as error:
         raise _core.ConfigError(
             "This model has a communication hook already, and DDP takes only one: build it "

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from topknot import _core
 from topknot._delayed import DelayedRounds
+from topknot._names import without_wrapper
 from topknot._options import make_options
 from topknot._outer import Outer
 from topknot._rounds import Rounds
@@ -119,10 +120,3 @@ def LocalSteps(  # noqa: N802, as DistributedOptimizer
     exchange_behind_steps(optimizer, session.rounds)
     remember(optimizer, session)
     return optimizer
-
-
-def without_wrapper(model: torch.nn.Module) -> torch.nn.Module:
-    """The module that torch.compile() was given: the names of its parameters are its own."""
-    inner = getattr(model, "_orig_mod", model)
-    assert isinstance(inner, torch.nn.Module)
-    return inner

@@ -5,7 +5,7 @@ as autograd makes them."""
 import math
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -101,7 +101,7 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     else:
         passes = backward_passes_per_step
         backward = Backward(session, optimizer, parameters, bucket_bytes, passes)
-        optimizer.register_step_pre_hook(_without_closure(lambda _: backward.synchronize()))
+        optimizer.register_step_pre_hook(_closure_first(lambda _: backward.synchronize()))
         _backwards[optimizer] = backward
     remember(optimizer, session)
     return optimizer
@@ -133,7 +133,7 @@ def open_for(
 
 
 def exchange_behind_steps(optimizer: torch.optim.Optimizer, updates: Updates | Rounds) -> None:
-    optimizer.register_step_pre_hook(_without_closure(updates.begin))
+    optimizer.register_step_pre_hook(_closure_first(updates.begin))
     optimizer.register_step_post_hook(lambda this, *_: updates.finish(this))
     _updates[optimizer] = updates
 
@@ -173,16 +173,45 @@ def of_optimizer(
     return [(name, p) for name, p in parameters if p in held]
 
 
-def _without_closure(begin):
-    def hook(optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict[str, Any]) -> None:
-        if kwargs.get("closure") is not None or any(callable(one) for one in args[1:]):
+def _closure_first(begin):
+    """A hook before step() that runs the closure, if one is given, and then `begin`: the
+    gradients are there when these are exchanged. The optimizer gets the loss."""
+
+    def hook(
+        optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict[str, Any]
+    ) -> tuple[tuple, dict[str, Any]] | None:
+        place = next((at for at, one in enumerate(args) if at > 0 and callable(one)), None)
+        closure = kwargs.get("closure") if place is None else args[place]
+        if closure is None:
+            begin(optimizer)
+            return None
+        if isinstance(optimizer, torch.optim.LBFGS):
             raise _core.ConfigError(
-                "optimizer.step(closure) runs backward inside the step, where topknot cannot "
-                "exchange its gradients: run backward first, and call step() without."
+                "LBFGS runs its closure several times in a step, and topknot exchanges once: "
+                "take an optimizer that looks at one gradient a step."
             )
+        with torch.enable_grad():
+            loss = closure()
         begin(optimizer)
+        if place is None:
+            return args, {**kwargs, "closure": _once(loss)}
+        return (*args[:place], _once(loss), *args[place + 1 :]), kwargs
 
     return hook
+
+
+def _once(loss: Any) -> Callable[[], Any]:
+    left = [loss]
+
+    def closure() -> Any:
+        if not left:
+            raise _core.ConfigError(
+                "The optimizer runs its closure several times in a step, and topknot exchanges "
+                "once: take one that looks at one gradient a step."
+            )
+        return left.pop()
+
+    return closure
 
 
 def end_round(optimizer: torch.optim.Optimizer) -> None:
