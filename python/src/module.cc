@@ -190,6 +190,7 @@ void bind_session(py::module_& m) {
           },
           py::arg("slot"), py::arg("tensor"))
       .def("end_settling", &Session::end_settling)
+      .def("rehearse", &Session::rehearse, py::arg("on"))
       .def(
           "plan_buckets",
           [](Session& session, const NamedShapes& tensors, std::uint64_t bytes) {

@@ -6,6 +6,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -51,6 +52,11 @@ class Session {
   Future reduce(int slot, at::Tensor x, const Reduction& reduction);
   void end_settling() { open()->reducer.end_settling(); }
 
+  /// While true, hooks give buckets back as they are: for a backward pass by which DDP only
+  /// learns the order of its gradients.
+  void rehearse(bool on) { rehearses_ = on; }
+  bool rehearses() const noexcept { return rehearses_; }
+
   /// The buckets that an Engine would make of these parameters.
   std::vector<engine::BucketPlan> plan_buckets(const Layout& parameters,
                                                std::uint64_t bytes);
@@ -92,6 +98,7 @@ class Session {
 
   const int rank_;
   const int size_;
+  std::atomic<bool> rehearses_ = false;
   std::mutex mutex_;
   std::shared_ptr<Open> open_;  // null once it is closed
 };

@@ -80,7 +80,7 @@ def with_lightning(folder, options, optimizer, resume: bool) -> torch.Tensor:
     module = Module()
     keep = L.pytorch.callbacks.ModelCheckpoint(folder, "{epoch}", save_top_k=-1)
     trainer = L.Trainer(
-        strategy=L.pytorch.strategies.DDPStrategy(),
+        strategy=L.pytorch.strategies.DDPStrategy(bucket_cap_mb=0.01),
         accelerator="cpu", devices=dist.get_world_size(), max_epochs=2, logger=False,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
         callbacks=[keep] if options is None else [keep, Topknot(**options)],
@@ -97,6 +97,7 @@ def with_accelerate(folder, options, optimizer, resume: bool) -> torch.Tensor:
 
     accelerator = accelerate.Accelerator(
         cpu=True,
+        kwargs_handlers=[accelerate.DistributedDataParallelKwargs(bucket_cap_mb=0.01)],
         dataloader_config=accelerate.DataLoaderConfiguration(use_seedable_sampler=True),
     )
     model = Classifier()
@@ -144,6 +145,11 @@ FRAMEWORKS = {
 }
 
 
+def _first_moments(optimizer) -> torch.Tensor:
+    kept = [s.get("exp_avg", s.get("momentum_buffer")) for s in optimizer.state.values()]
+    return torch.cat([one.flatten() for one in kept])
+
+
 def _holds_what_it_promises(name: str) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
@@ -161,8 +167,17 @@ def _holds_what_it_promises(name: str) -> None:
     for options in ({"density": 1}, {"exchange": "updates", "density": 1}):
         (dense,) = trained(options, adamw)
         torch.testing.assert_close(dense, plain, rtol=1e-5, atol=1e-6)
-    for kind, (options, optimizer) in KINDS.items():
+    for kind, (options, make) in KINDS.items():
+        made = []
+
+        def optimizer(parameters):
+            made.append(make(parameters))
+            return made[-1]
+
         whole, resumed = trained(options, optimizer, resumes=True)
+        if kind != "momentum":  # whose optimizer has none
+            common = same_bits_everywhere(_first_moments(made[-1]))
+            assert common == (kind == "gradients"), f"{kind}: whose gradients are these?"
         assert torch.equal(resumed, whole), f"{kind}: resumed to other bits"
         assert same_bits_everywhere(whole), kind
         assert not torch.equal(whole, plain), kind

@@ -37,7 +37,8 @@ def test_four_ranks_lose_nothing(ranks):
         "one_percent_is_the_same_bits_everywhere",
         "nothing_is_lost_from_the_first_step_on",
         "a_step_that_is_not_finite_is_undone",
-        "resumes_from_a_checkpoint",
+        "resumes_to_the_same_bits_with_several_buckets",
+        "another_number_of_ranks_goes_on",
         "empty_selections_do_not_hang",
         "nothing_is_unpickled",
     )

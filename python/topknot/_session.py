@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from topknot import _core, _processor
 from topknot._agreement import require_equal
 from topknot._gather import gather_json, gather_state
 from topknot._names import without_wrapper
 from topknot._options import Options
+from topknot._rehearsal import bucket_order, rehearse
 
 if TYPE_CHECKING:
     from topknot._rounds import Rounds
@@ -35,6 +37,7 @@ class Session:
     group: dist.ProcessGroup
     options: Options
     rounds: "Rounds | None" = None  # where there are local steps
+    ddp: "weakref.ref[DistributedDataParallel] | None" = None  # of attach()
 
     def steps(self) -> int:
         """Of the optimizer, but for those of a round under way."""
@@ -173,6 +176,7 @@ def state_dict(owner: Any) -> dict[str, Any]:
         "exchange": session.options.exchange,
         "step": session.core.step(),
         "optimizer_steps": session.steps(),
+        "order": bucket_order(session.core) if session.ddp is not None else [],
         "outer": {} if session.rounds is None else session.rounds.outer_state(),
         "values": session.core.save(),
     }
@@ -196,7 +200,8 @@ def gather_state_dict(owner: Any, dst: int = 0) -> dict[str, Any] | None:
 
 def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
     """Restores `state`: what state_dict() gave on this rank, or what it gave on all
-    ranks, as a list or from gather_state_dict().
+    ranks, as a list or from gather_state_dict(). All ranks call it; after attach(), before the
+    first backward.
 
     With the state of all ranks the number of ranks may be another: of P ranks before and Q
     now, rank j gets Q/P times the residuals of all ranks w with w mod Q = j, so that the mean
@@ -215,6 +220,9 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
     mine = _share(states, core.rank, core.size)
     if session.rounds is not None:
         session.rounds.forget()
+    ddp = None if session.ddp is None else session.ddp()
+    if ddp is not None:
+        rehearse(ddp, core, mine.get("order", []))
     core.load(mine["values"], mine["step"])
     if session.rounds is not None:
         session.rounds.resume(mine.get("optimizer_steps", mine["step"]), mine.get("outer", {}))
@@ -256,7 +264,7 @@ def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]
             if _is_by_coordinate(value):
                 share = value * (size / before)
                 values[key] = values[key] + share if key in values else share
-    common = ("step", "optimizer_steps", "outer")  # to all ranks
+    common = ("step", "optimizer_steps", "order", "outer")  # to all ranks
     return {"values": values, **{key: by_rank[0][key] for key in common if key in by_rank[0]}}
 
 

@@ -88,6 +88,7 @@ def attach(
         ) from error
     model.logger._set_comm_hook_name("topknot")
     model._comm_hooks.append((_python_reducer_hook, None))
+    session.ddp = weakref.ref(model)
     remember(model, session)
     if optimizer is not None:
         model.register_forward_pre_hook(_RateHook(session.core, optimizer))
