@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is distributed, and what it says where it does not fit."""
 
+import os
 import pathlib
 import signal
 import subprocess
@@ -92,6 +93,7 @@ def test_another_torch_is_refused_with_a_sentence(python):
     )
     said = run(python, "-c", program)
     assert "was built against torch" in said and "this is torch 1.2.3" in said
+    assert "pip install torch==" in said
 
 
 def test_no_torch_is_refused_with_a_sentence(python, tmp_path):
@@ -112,6 +114,59 @@ def test_a_build_without_torch_says_so(tmp_path):
     )  # fmt: skip
     assert done.returncode != 0
     assert "topknot is built against torch" in done.stderr
+
+
+def test_an_isolated_build_takes_the_torch_that_is_installed(tmp_path):
+    """pip hides what is installed from a build: here Python is told to."""
+    blind = tmp_path / "python"
+    blind.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    blind.chmod(0o755)
+    assert subprocess.run([blind, "-c", "import torch"], capture_output=True).returncode != 0
+    said = run("cmake", "-S", ROOT / "python", "-B", tmp_path / "build", "-G", "Ninja",
+               f"-DPython_EXECUTABLE={blind}")  # fmt: skip
+    assert "-- torch 2." in said
+
+
+def test_a_build_names_the_packages_that_it_misses(tmp_path):
+    done = subprocess.run(
+        ["cmake", "-S", ROOT / "python", "-B", tmp_path / "build", "-G", "Ninja",
+         f"-DPython_EXECUTABLE={sys.executable}"],
+        env=dict(os.environ, PKG_CONFIG_LIBDIR=str(tmp_path)), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "misses what Debian has as: libhwy-dev libxxhash-dev." in " ".join(done.stderr.split())
+
+
+def test_the_stub_names_all_that_the_binding_has(python):
+    program = """
+import ast, inspect, pathlib
+from topknot import _core
+stub = ast.parse(pathlib.Path(_core.__file__).with_name("_core.pyi").read_text())
+told = {}
+for node in stub.body:
+    name = getattr(node, "name", None) or getattr(getattr(node, "target", None), "id", None)
+    told[name] = {one.name for one in getattr(node, "body", []) if hasattr(one, "name")}
+for name in dir(_core):
+    if name.startswith("_"):
+        continue
+    assert name in told, name
+    if inspect.isclass(getattr(_core, name)) and not issubclass(getattr(_core, name), Exception):
+        has = {one for one in vars(getattr(_core, name)) if not one.startswith("_")}
+        assert has == told[name] - {"__init__"}, has ^ told[name]
+"""
+    run(python, "-c", program)
+
+
+def test_every_function_shows_an_example(python):
+    program = """
+import inspect, topknot
+for name in topknot.__all__:
+    one = getattr(topknot, name)
+    if inspect.isclass(one) and issubclass(one, Exception):
+        continue
+    assert any(name + "(" in line for line in inspect.getdoc(one).splitlines()[2:]), name
+"""
+    run(python, "-c", program)
 
 
 def test_the_tree_builds_without_an_sdist():

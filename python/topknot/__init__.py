@@ -33,8 +33,8 @@ try:
     import torch
 except ImportError as error:
     raise ImportError(
-        "topknot needs torch, which is not installed here: pip install torch, then "
-        "pip install --no-build-isolation topknot."
+        "topknot needs torch, which is not installed here: pip install torch, then build "
+        "topknot again by pip install ./python in its sources."
     ) from error
 
 from topknot._built import TORCH as _BUILT_AGAINST
@@ -42,8 +42,8 @@ from topknot._built import TORCH as _BUILT_AGAINST
 if torch.__version__.split("+")[0] != _BUILT_AGAINST:
     raise ImportError(
         f"topknot was built against torch {_BUILT_AGAINST}, but this is torch "
-        f"{torch.__version__}: build it again by pip install --no-build-isolation "
-        "--force-reinstall --no-deps topknot, from the sources."
+        f"{torch.__version__}: pip install torch=={_BUILT_AGAINST}, or build topknot again by "
+        "pip install --force-reinstall --no-deps ./python in its sources."
     )
 
 from topknot import _processor

@@ -173,5 +173,8 @@ def _converted(name: str, kind: type, value: Any) -> Any:
 
 def options() -> dict[str, str]:
     """The options of attach(), DistributedOptimizer() and SparseAllreduce(), with a line on
-    each."""
+    each.
+
+        for name, meaning in topknot.options().items(): print(name, meaning)
+    """
     return {name: field.metadata["meaning"] for name, _, field in _FIELDS}

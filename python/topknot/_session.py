@@ -152,12 +152,17 @@ def _close_all() -> None:
 
 
 def schemes() -> dict[str, str]:
-    """What `scheme=` may be, with a line on each."""
+    """What `scheme=` may be, with a line on each.
+
+        print(*topknot.schemes())
+    """
     return {entry["name"]: entry["summary"] for entry in _core.catalog()}
 
 
 def state_dict(owner: Any) -> dict[str, Any]:
     """What this rank keeps from step to step: above all its residuals. For torch.save().
+
+        torch.save(topknot.state_dict(model), f"topknot-{rank}.pt")
 
     Every rank has its own: save them all, or use gather_state_dict(). Refused in the middle of
     a round, where the ranks have different weights: call end_round() before.
@@ -185,6 +190,10 @@ def state_dict(owner: Any) -> dict[str, Any]:
 def gather_state_dict(owner: Any, dst: int = 0) -> dict[str, Any] | None:
     """The state of all ranks, on rank `dst` of the group; None elsewhere. All ranks call it.
 
+        state = topknot.gather_state_dict(model)
+        if rank == 0:
+            torch.save(state, "topknot.pt")
+
     Takes, on that rank, as much memory as the gradients of all ranks.
     """
     session = session_of(owner)
@@ -199,9 +208,12 @@ def gather_state_dict(owner: Any, dst: int = 0) -> dict[str, Any] | None:
 
 
 def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]) -> None:
-    """Restores `state`: what state_dict() gave on this rank, or what it gave on all
-    ranks, as a list or from gather_state_dict(). All ranks call it; after attach(), before the
-    first backward.
+    """Restores `state`, behind attach(), DistributedOptimizer() or LocalSteps().
+
+        topknot.load_state_dict(model, torch.load(f"topknot-{rank}.pt"))
+
+    It is what state_dict() gave on this rank, or what it gave on all ranks, as a list or from
+    gather_state_dict(). All ranks call it; after attach(), before the first backward.
 
     With the state of all ranks the number of ranks may be another: of P ranks before and Q
     now, rank j gets Q/P times the residuals of all ranks w with w mod Q = j, so that the mean

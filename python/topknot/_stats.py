@@ -8,7 +8,11 @@ from topknot._session import session_of
 
 
 def stats(owner: Any) -> dict[str, Any]:
-    """The totals so far on this rank: a dictionary of
+    """The totals so far on this rank.
+
+        print(topknot.stats(model)["sent_share"])
+
+    A dictionary of
 
     steps                       of the optimizer, in rounds that have ended
     exchanges, not_finite       exchanges, and those that were not finite and not applied

@@ -32,6 +32,9 @@ def attach(
 ) -> None:
     """Makes `model` exchange about `density` of its gradients' coordinates a step.
 
+        model = DistributedDataParallel(model)
+        topknot.attach(model, density=0.01, optimizer=optimizer)
+
     Call it on all ranks, once, before the first backward. Gradients come out of backward as
     they do without: the mean over the ranks, the same bits on every rank. What was not sent
     stays in the residual, by parameter, and joins a later step's gradient. On a step with a

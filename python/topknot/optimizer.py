@@ -43,6 +43,8 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
 ) -> AnyOptimizer:
     """Makes the ranks train one model with `optimizer`, exchanging little.
 
+        optimizer = topknot.DistributedOptimizer(optimizer, model.named_parameters())
+
     Returns the same optimizer, so schedulers and the rest work on. With nothing set the ranks
     exchange on every 4th step, a quarter of the coordinates in 2 bits each. In between each
     rank steps alone, and THE RANKS HAVE DIFFERENT WEIGHTS: call topknot.end_round(optimizer)
@@ -218,6 +220,9 @@ def end_round(optimizer: torch.optim.Optimizer) -> None:
     """Ends a round of local steps now, by the exchange that is due at its end: all ranks then
     have the same weights, bit for bit.
 
+        topknot.end_round(optimizer)
+        torch.save(model.state_dict(), "model.pt")
+
     For evaluation, checkpoints and the end of training. All ranks call it, after the same
     number of steps. Between rounds, and without local steps, it does nothing.
     """
@@ -229,6 +234,8 @@ def end_round(optimizer: torch.optim.Optimizer) -> None:
 def settle(optimizer: torch.optim.Optimizer) -> None:
     """Ends the round under way, and settles all residuals: one dense exchange, whose mean is
     subtracted from the weights.
+
+        topknot.settle(optimizer)                 # behind the last step
 
     For the end of training, when the learning rate has come down: residuals hold the changes
     of about 1 / density exchanges, and at the full rate they are too large a step. All ranks
@@ -250,7 +257,13 @@ def settle(optimizer: torch.optim.Optimizer) -> None:
 
 
 def synchronize(optimizer: torch.optim.Optimizer) -> None:
-    """With gradients: waits until they are reduced; optimizer.step() then does not.
+    """Makes gradients ready to be looked at, between backward and optimizer.step().
+
+        scaler.scale(loss).backward()
+        topknot.synchronize(optimizer)
+        scaler.step(optimizer)
+
+    With gradients: waits until they are reduced; optimizer.step() then does not.
     With updates: makes all gradients NaN on all ranks where one is not finite on any, so that
     all of them skip the step. With local steps it does so before the last of a round; before
     the others it sends nothing, and each rank may skip its own step."""
