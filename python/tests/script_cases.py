@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts do besides: closures, compiled models, loggers."""
 
+import io
+import warnings
+
 import torch
-from cases import main, refuses, same_bits_everywhere
+from cases import main, rank, refuses, same_bits_everywhere, size
 from ddp_cases import Network, backward, batch, flat, train
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import topknot
+from topknot._adapter import Adapter
 
 
 class Twice(torch.optim.SGD):
@@ -105,6 +109,45 @@ def stats_are_logged_in_one_line():
     assert logger.said == [((numbers, 7), {})]
     refuses(topknot.ConfigError, "add_scalar", lambda: topknot.log_stats(object(), reduce, 7))
 
+
+def an_adapter_goes_on_with_another_number_of_ranks():
+    """From twice as many, all of which had the state of this rank."""
+    torch.manual_seed(7)
+    model = DDP(Network(), bucket_cap_mb=0.01)
+    optimizer = torch.optim.AdamW(model.parameters())
+    adapter = Adapter("updates", None, {"density": 0.05})
+    adapter.start(model, optimizer)
+    for step in range(3):
+        optimizer.zero_grad()
+        backward(model, step)
+        optimizer.step()
+    mine = adapter.state()
+    assert len(adapter.gather()) == (size() if rank() == 0 else 0)
+    packed = []
+    for one in range(2 * size()):
+        buffer = io.BytesIO()
+        own = {**mine["topknot"], "rank": one, "world_size": 2 * size()}
+        torch.save({**mine, "topknot": own}, buffer)
+        packed.append(torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8))
+    optimizer.state.clear()
+    adapter.load_gathered(packed)
+    now = adapter.state()
+    for key, value in mine["topknot"]["values"].items():
+        if key.endswith("/memory.residual"):
+            torch.testing.assert_close(now["topknot"]["values"][key], value)
+    for index, state in mine["optimizer"].items():
+        assert torch.equal(now["optimizer"][index]["exp_avg"], state["exp_avg"])
+
+
+def an_adapter_does_nothing_without_ddp():
+    model = Network()
+    adapter = Adapter("gradients", None, {})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        adapter.start(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert "nothing to do" in str(said[0].message) and adapter.owner is None
+    adapter.end_round()
+    refuses(topknot.ConfigError, "neither", lambda: Adapter("weights", None, {}))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ def test_two_ranks_whose_scripts_do_more(ranks):
         "a_closure_runs_before_the_exchange",
         "compiled_models_are_the_models_they_were_made_of",
         "stats_are_logged_in_one_line",
+        "an_adapter_goes_on_with_another_number_of_ranks",
+        "an_adapter_does_nothing_without_ddp",
     )
 
 

@@ -117,9 +117,12 @@ def test_a_build_without_torch_says_so(tmp_path):
 
 
 def test_an_isolated_build_takes_the_torch_that_is_installed(tmp_path):
-    """pip hides what is installed from a build: here Python is told to."""
+    """pip hides what is installed from a build, by a sitecustomize as here."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, sysconfig\nsys.path.remove(sysconfig.get_path('purelib'))\n"
+    )
     blind = tmp_path / "python"
-    blind.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    blind.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
     blind.chmod(0o755)
     assert subprocess.run([blind, "-c", "import torch"], capture_output=True).returncode != 0
     said = run("cmake", "-S", ROOT / "python", "-B", tmp_path / "build", "-G", "Ninja",
