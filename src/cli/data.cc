@@ -70,7 +70,7 @@ void say_prepared(const data::Dataset& set, const Prepared& done, bool as_json) 
 
 /// The folder that has the set, of those that jobs look into; else the first that may get it.
 std::filesystem::path destination(const data::Dataset& set, const std::string& given) {
-  const auto folders = data_folders(given);
+  const auto folders = data_folders(set, given);
   for (const std::filesystem::path& folder : folders)
     if (data::has_set(set, folder)) return folder;
   return folders.front();

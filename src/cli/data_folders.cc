@@ -27,7 +27,7 @@ const data::Dataset* set_named(const std::string& name) {
 
 }  // namespace
 
-std::vector<fs::path> data_folders(const std::string& given) {
+std::vector<fs::path> data_folders(const data::Dataset& set, const std::string& given) {
   if (!given.empty()) return {given};
   std::vector<fs::path> folders;
   if (const char* const named = std::getenv("TOPKNOT_DATA");
@@ -35,18 +35,15 @@ std::vector<fs::path> data_folders(const std::string& given) {
     folders.emplace_back(named);
   folders.emplace_back("data");
   if (const fs::path cache = user_cache(); !cache.empty()) folders.push_back(cache);
+  if (!set.system_folder.empty()) folders.emplace_back(set.system_folder);
   return folders;
 }
 
 fs::path find_data(const data::Dataset& set, const std::string& given) {
   std::vector<std::string> looked;
-  for (const fs::path& folder : data_folders(given)) {
+  for (const fs::path& folder : data_folders(set, given)) {
     if (data::has_set(set, folder)) return folder;
     looked.push_back(folder.string());
-  }
-  if (given.empty() && !set.system_folder.empty()) {
-    if (data::has_set(set, set.system_folder)) return set.system_folder;
-    looked.emplace_back(set.system_folder);
   }
   throw DataError(std::string(set.name) + " is not in " + core::listed(looked, " or ") +
                   "; " + data::how_to_get(set));

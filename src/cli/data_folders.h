@@ -18,11 +18,13 @@
 
 namespace topknot::cli {
 
-/// The folders for the sets of all, in that order; `given` alone where it is not empty.
-std::vector<std::filesystem::path> data_folders(const std::string& given);
+/// The folders that a set may be in, in that order, at last that of a package of the system;
+/// `given` alone where it is not empty.
+std::vector<std::filesystem::path> data_folders(const data::Dataset& set,
+                                                const std::string& given);
 
-/// The first of them in which the set is, either itself or in a folder of its name; else the
-/// package's folder. Throws DataError that says where it looked and how to get the set.
+/// The first of them in which the set is, either itself or in a folder of its name. Throws
+/// DataError that says where it looked and how to get the set.
 std::filesystem::path find_data(const data::Dataset& set, const std::string& given);
 
 /// `job` with the folder that its data set is in, where that is found. Generated data are nowhere;

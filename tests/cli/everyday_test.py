@@ -7,10 +7,11 @@
 
 import json
 import os
+import subprocess
 import unittest
 from pathlib import Path
 
-from train_case import COMMAND, Case, lines
+from train_case import CLEAN, COMMAND, Case, lines
 
 
 class Warnings(Case):
@@ -42,6 +43,56 @@ class Warnings(Case):
         result = json.loads((self.out / "result.json").read_text())
         self.assertEqual(result["skipped_steps"], 1)
         self.assertAlmostEqual(result["sent_bytes_per_step"], sum(s["sent_bytes"] for s in steps) / 7)
+
+
+class DataFolders(Case):
+    """`train` and `data` look for a set in the same places, and say where they looked."""
+
+    def setUp(self):
+        super().setUp()
+        self.job.write_text(self.job.read_text().replace("generated:size=640", "cifar10"))
+        self.cache = self.folder / "cache"
+        self.env = {**CLEAN, "XDG_CACHE_HOME": str(self.cache)}
+
+    def topknot(self, *words, **variables):
+        return subprocess.run([COMMAND, *map(str, words)], env={**self.env, **variables}, cwd=self.folder,
+                              capture_output=True, text=True, timeout=100, check=False)
+
+    def put(self, folder):
+        inside = folder / "cifar-10-batches-bin"
+        inside.mkdir(parents=True)
+        picture = bytes([3]) + bytes(3072)
+        for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+            (inside / name).write_bytes(picture * 4)
+        return folder
+
+    def found(self, *words, **variables):
+        out = self.topknot("train", self.job, "--model", "cnn", "--dry-run", "--json", *words, **variables)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return json.loads(out.stdout)["job_as_run"]["folder"]
+
+    def test_are_searched_in_order(self):
+        self.put(self.cache / "topknot")
+        self.assertEqual(self.found(), str(self.cache / "topknot"))
+        self.put(self.folder / "data")
+        self.assertEqual(self.found(), "data")
+        shared = self.put(self.folder / "shared")
+        self.assertEqual(self.found(TOPKNOT_DATA=str(shared)), str(shared))
+        mine = self.put(self.folder / "mine")
+        self.assertEqual(self.found("--data", mine, TOPKNOT_DATA=str(shared)), str(mine))
+        unpacked = mine / "cifar-10-batches-bin"  # is taken as it is
+        self.assertEqual(self.found("--data", unpacked), str(unpacked))
+        said = self.topknot("data", "cifar10", "--json", TOPKNOT_DATA=str(shared))
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn(str(shared), json.loads(said.stdout)["folder"])
+
+    def test_are_named_where_the_set_is_in_none(self):
+        out = self.topknot("train", self.job, TOPKNOT_DATA="shared")
+        self.assertEqual(out.returncode, 65)
+        self.assertEqual(out.stderr, f"topknot: cifar10 is not in shared, data or {self.cache}/topknot; "
+                                     "`topknot data cifar10` fetches it.\n")
+        out = self.topknot("train", self.job, "--data", "mine")
+        self.assertIn("cifar10 is not in mine; ", out.stderr)
 
 
 class Silence(Case):

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <map>
+#include <sstream>
+
 #include "cli/folders.h"
 #include "refusal.h"
 #include "topknot/error.h"
@@ -11,6 +14,7 @@
 namespace topknot::cli {
 namespace {
 
+using test::read_text;
 using test::ScratchFolder;
 using test::write_text;
 
@@ -153,6 +157,65 @@ TEST(JobsOfTheTree, CanAllBeReadAndDescribeThemselves) {
     EXPECT_EQ(job.name, named.name);
     EXPECT_EQ(job.bucket_mb, 0)
         << named.name << " is to have one bucket, as in the papers";
+  }
+}
+
+/// The words behind `key` in the comments of a job's file; empty where it has none.
+std::string comment_of(const std::string& name, const std::string& key) {
+  const std::string text = read_text(find_job(name, jobs_folder()));
+  const std::size_t at = text.find(key);
+  if (at == std::string::npos) return "";
+  const std::size_t start = at + key.size();
+  return text.substr(start, text.find('\n', start) - start);
+}
+
+TEST(JobsOfTheTree, RunTheSchemeThatTheirTitleNames) {
+  const std::map<std::string, std::string> schemes = {{"Ok-Topk", "oktopk"},
+                                                      {"ADTopk", "adtopk"},
+                                                      {"ExDyna", "exdyna"},
+                                                      {"gTopk", "gtopk"},
+                                                      {"DGC", "dgc"}};
+  std::size_t published = 0;
+  for (const NamedJob& named : list_jobs(jobs_folder())) {
+    train::Job job;
+    read_job(find_job(named.name, jobs_folder()), job);
+    train::check(job);
+    const std::string mark = "as in ";
+    const std::size_t at = named.summary.find(mark);
+    if (at == std::string::npos) continue;
+    ++published;
+    const auto known = schemes.find(named.summary.substr(at + mark.size()));
+    ASSERT_NE(known, schemes.end()) << named.name << ": " << named.summary;
+    EXPECT_EQ(job.scheme, known->second) << named.name;
+    EXPECT_GT(job.density, 0) << named.name;
+  }
+  EXPECT_GE(published, 9U);
+}
+
+TEST(JobsOfTheTree, OfPapersSayHowToRunThemWithOurOwnScheme) {
+  for (const NamedJob& named : list_jobs(jobs_folder())) {
+    if (named.summary.find("as in ") == std::string::npos) continue;
+    train::Job job;
+    read_job(find_job(named.name, jobs_folder()), job);
+    std::istringstream words(comment_of(named.name, "# With our own scheme: "));
+    for (std::string word; words >> word;)
+      if (word == "--scheme") {
+        words >> job.scheme;
+      } else if (word != "--set") {
+        apply_setting(job, word);
+      }
+    EXPECT_EQ(job.scheme, "knot") << named.name;
+    EXPECT_EQ(job.density, 0) << named.name;
+    train::check(job);
+  }
+}
+
+TEST(JobsOfTheTree, OfSmallMachinesRunOurOwnScheme) {
+  for (const NamedJob& named : list_jobs(jobs_folder())) {
+    if (!named.name.ends_with("-small") && named.name != "quickstart") continue;
+    train::Job job;
+    read_job(find_job(named.name, jobs_folder()), job);
+    EXPECT_EQ(job.scheme, "knot") << named.name;
   }
 }
 
