@@ -33,6 +33,10 @@ std::string with_commas(std::uint64_t number) {
   return text;
 }
 
+std::string counted(std::uint64_t number, const char* what) {
+  return fmt::format("{} {}{}", with_commas(number), what, number == 1 ? "" : "s");
+}
+
 std::string bytes_text(double bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
   std::size_t unit = 0;

@@ -17,6 +17,8 @@ std::vector<std::string> split_specs(std::string_view text);
 
 /// 1234567 as "1,234,567".
 std::string with_commas(std::uint64_t number);
+/// "1 epoch", "1,404 epochs"
+std::string counted(std::uint64_t number, const char* what);
 /// "41.2 kB"
 std::string bytes_text(double bytes);
 /// "1 min 42 s"

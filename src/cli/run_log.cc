@@ -59,7 +59,10 @@ RunLog::RunLog(const train::Job& job, const RunLogOptions& options)
 
 void RunLog::on_activity(const train::Activity& activity) {
   const std::scoped_lock lock(mutex_);
-  if (activity.what != activity_.what) since_ = Clock::now();
+  if (activity.what != activity_.what) {
+    since_ = Clock::now();
+    if (silence_) silence_->reset();
+  }
   activity_ = activity;
 }
 
@@ -123,6 +126,7 @@ void RunLog::on_start(const train::Start& start) {
   start_ = start;
   activity_ = {};
   shown_ = since_ = Clock::now();
+  if (silence_) silence_->reset();
   if (options_.folder != nullptr) begin_folder(start);
   bar_->clear();
   bar_ = std::make_unique<Progress>(job_.name, start.steps, start.first_step);
@@ -187,7 +191,7 @@ void RunLog::on_step(const train::StepRecord& record) {
   }
   if (options_.quiet) return;
   bar_->show(record.step + 1, notes());
-  if (bar_->terminal()) silence_->broken();
+  silence_->broken();
   if (Clock::now() - shown_ < kBetweenLines) return;
   const std::string text =
       fitting_line(fmt::format("epoch {}/{}  step {}/{}", record.epoch + 1, job_.epochs,

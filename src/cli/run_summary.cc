@@ -66,12 +66,11 @@ std::string RunLog::summary(const train::Outcome& outcome) const {
     add(outcome.metric.name,
         fmt::format("{:.4f} on {} test samples", outcome.metric.value,
                     with_commas(start_.test_samples)));
-  add("time",
-      fmt::format("{} for {} of {} steps, {} epochs; {:.0f} samples/s, {:.1f} ms a "
-                  "step",
-                  duration_text(outcome.seconds), own_.steps, outcome.steps,
-                  outcome.epochs, share(static_cast<double>(own_.samples), own_.seconds),
-                  1e3 * own_.seconds / at_least_one(own_.steps)));
+  add("time", fmt::format("{} for {} of {} steps, {}; {:.0f} samples/s, {:.1f} ms a step",
+                          duration_text(outcome.seconds), own_.steps, start_.steps,
+                          counted(outcome.epochs, "epoch"),
+                          share(static_cast<double>(own_.samples), own_.seconds),
+                          1e3 * own_.seconds / at_least_one(own_.steps)));
   const double sent = all["sent_bytes_per_step"].get<double>();
   const double dense = outcome.dense_bytes_per_step;
   add("sent", fmt::format("{} a step by the busiest worker; dense {}{}", bytes_text(sent),
@@ -93,11 +92,10 @@ std::string RunLog::summary(const train::Outcome& outcome) const {
                             options_.launch == "mpi" ? "rank 0" : "all workers together",
                             bytes_text(static_cast<double>(peak_memory_bytes()))));
   if (const auto skipped = all["skipped_steps"].get<std::uint64_t>(); skipped > 0)
-    add("skipped", fmt::format("{} steps whose gradient was not finite; no savings",
-                               with_commas(skipped)));
+    add("skipped",
+        counted(skipped, "step") + " whose gradient was not finite; no savings");
   if (saved_ > 0)
-    add("saved",
-        fmt::format("{} checkpoints in {}", saved_, duration_text(save_seconds_)));
+    add("saved", counted(saved_, "checkpoint") + " in " + duration_text(save_seconds_));
   add("versions", fmt::format("topknot {} ({}), torch {}", TOPKNOT_VERSION, built_from(),
                               options_.torch));
   add("weights", outcome.weights_hash);

@@ -29,6 +29,10 @@ Silence::~Silence() {
 void Silence::broken() {
   const std::scoped_lock lock(mutex_);
   spoken_ = Clock::now();
+}
+
+void Silence::reset() {
+  const std::scoped_lock lock(mutex_);
   if (patience_ == pace_.patience) return;
   patience_ = pace_.patience;
   changed_.notify_one();  // it sleeps too long

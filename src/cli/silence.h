@@ -28,8 +28,10 @@ class Silence {
   Silence(const Silence&) = delete;
   Silence& operator=(const Silence&) = delete;
 
-  /// Something was said otherwise: patience begins anew.
+  /// Something was said or done otherwise: the wait begins anew, as long as it has become.
   void broken();
+  /// Something else begins: the next wait is as long as the first was.
+  void reset();
 
  private:
   void run();

@@ -111,6 +111,7 @@ class Silence(Case):
                         env={"FAKE_STEP_MS": "10"} if "fake" in COMMAND else None)
         if "fake" in COMMAND:
             self.assertRegex(out.stderr, r"(?m)step \d+/260 .* s left$")
+            self.assertNotIn("in step ", out.stderr)  # that they come is said already
 
     def test_too_many_workers_are_refused_by_memory(self):
         self.refused(self.job, "--workers", "1000", "--set", "model=mlp:hidden=4096" if "fake" not in COMMAND

@@ -16,6 +16,12 @@ TEST(SplitSpecs, LeavesParametersWithTheirName) {
   EXPECT_EQ(split_specs("knot,"), (Words{"knot", ""}));  // whose name is then missing
 }
 
+TEST(Counted, HasAPluralButForOne) {
+  EXPECT_EQ(counted(0, "step"), "0 steps");
+  EXPECT_EQ(counted(1, "step"), "1 step");
+  EXPECT_EQ(counted(1404, "step"), "1,404 steps");
+}
+
 TEST(WithCommas, GroupsByThousands) {
   EXPECT_EQ(with_commas(0), "0");
   EXPECT_EQ(with_commas(999), "999");

@@ -42,5 +42,15 @@ TEST(Silence, WaitsWhereSomethingIsSaid) {
   EXPECT_EQ(said, 0);
 }
 
+TEST(Silence, IsImpatientAgainWhenSomethingElseBegins) {
+  std::atomic<int> said = 0;
+  Silence silence([&] { return ++said > 0; },
+                  {.patience = std::chrono::milliseconds(1), .growth = 1e6});
+  while (said < 3) {  // each wait after the first would be a minute
+    silence.reset();
+    std::this_thread::yield();
+  }
+}
+
 }  // namespace
 }  // namespace topknot::cli

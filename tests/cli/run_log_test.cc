@@ -91,7 +91,7 @@ TEST(RunLog, SummarisesTheRunForAPerson) {
   const SmallRun run(folder.path());
   for (const char* part :
        {"accuracy    0.9500 on 100 test samples", "20 of 20 steps", "60 % hidden",
-        "gradients 4.0 kB", "4.0 kB beyond", "1 steps whose gradient was not finite"})
+        "gradients 4.0 kB", "4.0 kB beyond", "1 step whose gradient was not finite"})
     EXPECT_NE(run.summary.find(part), std::string::npos) << part << "\n" << run.summary;
   const std::string shown(run.text, run.length);
   EXPECT_NE(shown.find("epoch 2/2 done  train loss 0.1000"), std::string::npos) << shown;

@@ -82,8 +82,8 @@ void print_plan(const train::Start& start, double sent, int workers) {
   line("buckets",
        fmt::format("{}: {} coordinates", start.buckets.size(), buckets_text(start)));
   const auto dense = static_cast<double>(start.dense_bytes);
-  line("bytes", sent > 0 ? fmt::format("about {} a step by the busiest worker; dense {}, "
-                                       "{:.1f} times as much",
+  line("bytes", sent > 0 ? fmt::format("about {} a step by the busiest worker for random "
+                                       "gradients; dense {}, {:.1f} times as much",
                                        bytes_text(sent), bytes_text(dense), dense / sent)
                          : fmt::format("dense {} a step", bytes_text(dense)));
   const auto each = static_cast<double>(worker_bytes(start));
