@@ -90,6 +90,19 @@ class Combinations(Case):
         out = self.run_it("--scheme", "knot", "--steps", "7", "--set", "steps=8", code=2)
         self.assertIn("--steps 7 and --set steps=8 contradict each other", out.stderr)
 
+    def test_a_run_that_ends_inside_an_epoch_has_its_metric(self):
+        words = ("--scheme", "knot", "--steps", "4", "--json")
+        (row,) = json.loads(self.run_it(*words).stdout)["results"]
+        self.assertIsNone(row["metric"])  # this trainer has none before the first epoch's end
+        result = self.out / "knot-seed1" / "result.json"
+        told = json.loads(result.read_text())
+        told["metric"] = {"name": "accuracy", "value": 0.5}
+        result.write_text(json.dumps(told))
+        (row,) = json.loads(self.run_it(*words).stdout)["results"]
+        self.assertEqual(row["metric"], 0.5)
+        self.assertIsNone(row["test_loss"])
+        self.assertAlmostEqual(row["train_loss"], (2 + 1 + 2 / 3) / 3)  # the fourth is not finite
+
     def test_one_that_diverges_is_a_result(self):
         out = self.run_it("--scheme", "dense,knot", "--set", "lr=1e38")
         self.assertEqual(self.runs(), ["dense-seed1", "knot-seed1"])

@@ -181,6 +181,40 @@ void read_epochs(RunData& data, const std::vector<Place>& places) {
   });
 }
 
+/// Mean loss of the applied steps of the last epoch, which may have been cut short.
+std::optional<double> loss_at_the_end(const fs::path& steps) {
+  double epoch = 0;
+  double sum = 0;
+  double count = 0;
+  for_each_line(steps, [&](const Json& line) {
+    if (number_in(line, "epoch") != epoch) sum = count = 0;
+    epoch = number_in(line, "epoch");
+    if (!line.value("finite", true)) return;
+    sum += number_in(line, "loss");
+    ++count;
+  });
+  return known(sum / count);
+}
+
+/// A run that ends inside an epoch is evaluated there, which is in no line of epochs.jsonl.
+void read_end(RunData& data, const Place& end) {
+  const Json result = read_object(data.folder / "result.json");
+  const auto metric = result.find("metric");
+  if (metric == result.end() || !metric->is_object()) return;
+  const auto value = known(number_in(*metric, "value"));
+  const bool is_in_epochs =
+      !data.epochs.places.empty() &&
+      (data.epochs.places.back().steps >= end.steps || data.metric == value);
+  if (is_in_epochs) return;
+  data.metric_name = metric->value("name", "");
+  data.metric = value;
+  data.test_loss.reset();
+  data.train_loss = loss_at_the_end(data.folder / "steps.jsonl");
+  data.epochs.places.push_back(end);
+  data.epochs.values[0].second.push_back(value.value_or(kNone));
+  data.epochs.values[1].second.push_back(kNone);
+}
+
 std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -254,7 +288,9 @@ RunData read_run(const fs::path& folder, const Network* network) {
     data.traffic = traffic_in(read_object(folder / "traffic.json"));
   std::optional<NetworkTime> elsewhere;
   if (network != nullptr) elsewhere.emplace(data.run, *network);
-  read_epochs(data, read_steps(data, elsewhere ? &*elsewhere : nullptr));
+  const std::vector<Place> places = read_steps(data, elsewhere ? &*elsewhere : nullptr);
+  read_epochs(data, places);
+  if (data.finished) read_end(data, places.back());
   return data;
 }
 
