@@ -36,11 +36,6 @@ Number parse_number(const std::string& text, std::string_view name, Number low,
 
 }  // namespace
 
-std::string nearest(std::string_view wanted, const std::vector<std::string>& names) {
-  const std::vector<std::string> found = core::nearest(wanted, names);
-  return found.empty() ? std::string() : found.front();
-}
-
 Params Params::parse(std::string_view text) {
   Params params;
   while (!text.empty()) {

@@ -68,7 +68,4 @@ struct Spec {
   std::string str() const;
 };
 
-/// The name in `names` with the fewest edits to `wanted`; empty when `names` is.
-std::string nearest(std::string_view wanted, const std::vector<std::string>& names);
-
 }  // namespace topknot
