@@ -51,8 +51,8 @@ LinkSpeed line_speed(double gbps, double latency, double overhead);
 struct SimulatedMessage {
   int from = 0;
   int to = 0;
-  std::size_t bytes = 0;
-  double time = 0;   ///< when it was handed to the sender's port
+  std::size_t bytes = 0;  ///< that the ports carry, whatever its content
+  double time = 0;        ///< when it was handed to the sender's port
   double delay = 0;  ///< seconds that it takes longer; later messages do not overtake it
   bool lost = false;
 };

@@ -44,6 +44,13 @@ void PredictionOptions::add_to(CLI::App& command, JobWorkload workload_of) {
                   "Ranks that share a port, with fast links among them")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  command
+      .add_option(
+          "--personality", personality_,
+          "The library that carries messages: mpi; nccl, which pads them and launches "
+          "each; nvshmem, one-sided (docs/simulator.md has what is assumed)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"mpi", "nccl", "nvshmem"}));
   command.add_option("--params", params_, "Parameters of the model, as 14.7M");
   command.add_option("--compute", compute_,
                      "Of forward and backward, as 0.1s (default 0: the exchange alone)");
@@ -163,6 +170,7 @@ std::vector<sim::Line> PredictionOptions::lines(
     if (!burst_.empty())
       between.burst = static_cast<double>(parse_count("--burst", burst_, 1));
     line.network.ranks_per_node = ranks_per_node_;
+    line.personality = sim::Personality::find(personality_);
   }
   return made;
 }

@@ -82,9 +82,9 @@ std::string explain(const Advice& advice, const Prediction& dense,
       sparse.scheme + " at a density of " + core::shortest(sparse.density);
   const std::string gain = digits(sparse.speedup_vs_dense) + " times as fast as dense";
   if (is_dense(choice)) {
-    text += choice.scheme == "dense"
-                ? "Use dense: the"
-                : "Use dense-bf16, which takes " + time_text(choice.step_seconds) + ": the";
+    text += choice.scheme == "dense" ? "Use dense: the"
+                                     : "Use dense-bf16, which takes " +
+                                           time_text(choice.step_seconds) + ": the";
     text += " fastest sparse scheme, " + at + ", would be " + gain + ". ";
   } else {
     text += sentence(at, choice) + ": " + gain + ", since a rank sends " +

@@ -111,6 +111,36 @@ class Gradients {
   std::size_t turn_;
 };
 
+Personality personality_of(const Exchange& exchange) {
+  return exchange.recipe.collective.name == "dense"
+             ? exchange.personality.of_known_lengths()
+             : exchange.personality;
+}
+
+/// Makes messages as long as the personality carries them. Vectors may be shorter than they stand for:
+/// what is padded is what they stand for.
+class Padding {
+ public:
+  Padding(const Personality& personality, double scale)
+      : personality_(personality), scale_(scale) {}
+
+  void pad(SimulatedMessage& message) {
+    sent_ += static_cast<double>(message.bytes);
+    const double carried =
+        personality_.carried(static_cast<double>(message.bytes) / scale_) * scale_;
+    message.bytes = static_cast<std::size_t>(std::llround(carried));
+    carried_ += static_cast<double>(message.bytes);
+  }
+  /// Bytes carried for each byte sent, over all messages.
+  double ratio() const { return sent_ > 0 ? carried_ / sent_ : 1; }
+
+ private:
+  const Personality personality_;
+  const double scale_;
+  double sent_ = 0;
+  double carried_ = 0;
+};
+
 void run_rank(SimulatedTransport& clock, const Exchange& exchange,
               const Settings& settings, std::size_t n, const Gradients& gradients,
               const Rates& rates, Seen& seen) {
@@ -171,8 +201,11 @@ ExchangeTime simulate(const Exchange& exchange, const Settings& asked) {
   if (length * exchange.ranks > kManyCoordinates) settings.warm_up = settings.steps = 1;
   const Gradients gradients(static_cast<std::size_t>(length), exchange.ranks,
                             settings.correlation);
+  const Personality personality = personality_of(exchange);
   SimulationOptions options;
-  options.network = exchange.network;
+  options.network = personality.on(exchange.network);
+  Padding padding(personality, scale);
+  options.on_message = [&padding](SimulatedMessage& message) { padding.pad(message); };
   options.seed = settings.seed;
   for (LinkSpeed* link : {&options.network.between, &options.network.inside}) {
     link->bandwidth *= scale;
@@ -189,8 +222,9 @@ ExchangeTime simulate(const Exchange& exchange, const Settings& asked) {
     return std::ranges::max(seen, {}, field).*field;
   };
   const double steps = settings.steps;
-  return {.seconds = (largest(&Seen::end) - largest(&Seen::begin)) / steps,
-          .bytes = largest(&Seen::bytes) / steps / scale,
+  return {.seconds =
+              (largest(&Seen::end) - largest(&Seen::begin)) / steps + personality.once(),
+          .bytes = largest(&Seen::bytes) * padding.ratio() / steps / scale,
           .messages = largest(&Seen::messages) / steps};
 }
 
@@ -202,9 +236,15 @@ std::optional<ExchangeTime> closed_form(const Exchange& exchange) {
   const std::vector<CostPhase> phases = phases_of(exchange);
   if (phases.empty()) return std::nullopt;
   ExchangeTime time;
-  time.seconds = exchange.coordinates * exchange.rates.per_coordinate;
-  for (const CostPhase& phase : phases) {
-    time.seconds += seconds_of(phase, exchange.network.between, exchange.rates.per_byte);
+  const Personality personality = personality_of(exchange);
+  time.seconds =
+      personality.once() + exchange.coordinates * exchange.rates.per_coordinate;
+  const LinkSpeed link = personality.on(exchange.network).between;
+  for (CostPhase phase : phases) {
+    const double per_byte = exchange.rates.per_byte * phase.bytes /
+                            std::max(personality.carried(phase.bytes), 1.0);
+    phase.bytes = personality.carried(phase.bytes);
+    time.seconds += seconds_of(phase, link, per_byte);
     time.bytes += phase.messages * phase.bytes;
     time.messages += phase.messages;
   }

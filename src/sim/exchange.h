@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/recipe.h"
+#include "sim/personality.h"
 #include "sim/rates.h"
 #include "topknot/simulated.h"
 
@@ -19,6 +20,7 @@ struct Exchange {
   double density = 1;
   Network network;
   Rates rates;
+  Personality personality;
 
   double k() const;
 };

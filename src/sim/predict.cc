@@ -59,7 +59,8 @@ ExchangeTime Predictor::exchange(const Candidate& candidate, int ranks, const Li
                           .coordinates = coordinates,
                           .density = candidate.density,
                           .network = line.network,
-                          .rates = calibration_.rates(candidate.scheme)};
+                          .rates = calibration_.rates(candidate.scheme),
+                          .personality = line.personality};
   ExchangeTime time;
   if (ranks == 1) {
     time.seconds = coordinates * exchange.rates.per_coordinate;

@@ -77,6 +77,7 @@ struct Prediction {
 struct Line {
   double gbps = 0;
   Network network;
+  Personality personality = {};
 };
 
 /// Predicts steps, and remembers exchanges that occur again.

@@ -135,8 +135,9 @@ class Hub {
     const double heard = std::max(departure.heard + message.delay, queue.last_heard);
     queue.last_heard = heard;
     const double last = departure.left + latency + message.delay;
-    time_.schedule(heard, from, [this, &queue, from, to, letter, heard, last] {
-      const double end = ports_.receive(from, to, letter->bytes->size(), heard, last);
+    const std::size_t bytes = message.bytes;
+    time_.schedule(heard, from, [this, &queue, from, to, letter, bytes, heard, last] {
+      const double end = ports_.receive(from, to, bytes, heard, last);
       queue.last_arrival = std::max(queue.last_arrival, end);
       letter->arrived = queue.last_arrival;
       tell(to, *letter, queue.last_arrival);

@@ -78,6 +78,12 @@ class Simulate(unittest.TestCase):
         self.assertAlmostEqual(rows[0]["step_seconds"] - rows[0]["exposed_seconds"], 0.5, places=3)
         self.assertGreater(rows[0]["bytes_per_rank"], 0)
 
+    def test_a_personality_changes_what_messages_cost(self):
+        words = ["--params", "1M", "--scheme", "oktopk", "--workers", "8"]
+        mpi, nccl = results(*words)[0], results(*words, "--personality", "nccl")[0]
+        self.assertGreater(nccl["bytes_per_rank"], mpi["bytes_per_rank"])
+        self.assertGreater(nccl["exchange_seconds"], mpi["exchange_seconds"])
+
     def test_bad_words_get_a_sentence(self):
         for words, said in [
                 (["--params", "many"], "14.7M"),

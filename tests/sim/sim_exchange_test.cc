@@ -130,6 +130,53 @@ TEST(Exchange, RefusesNodesInClosedForm) {
   EXPECT_THROW(closed_form(asked), ConfigError);
 }
 
+// ---- personalities
+
+TEST(Personality, NcclPadsWhatIsSelectedAndLaunchesEveryMessage) {
+  const Personality nccl = Personality::find("nccl");
+  EXPECT_EQ(nccl.carried(1), 512);
+  EXPECT_EQ(nccl.carried(512), 512);
+  EXPECT_EQ(nccl.carried(1000), 1024);
+  EXPECT_EQ(nccl.carried(1024), 1024);
+  EXPECT_EQ(nccl.carried(1025), 2048);
+  EXPECT_EQ(nccl.of_known_lengths().carried(1025), 1025);
+  Exchange asked = exchange("oktopk", 4);
+  const ExchangeTime mpi = simulate(asked, {});
+  asked.personality = nccl;
+  const ExchangeTime padded = simulate(asked, {});
+  EXPECT_GT(padded.bytes, 1.05 * mpi.bytes);
+  EXPECT_LE(padded.bytes, 2.2 * mpi.bytes);
+  EXPECT_GT(padded.seconds, mpi.seconds + 10e-6 * mpi.messages / 2);
+  EXPECT_EQ(padded.messages, mpi.messages);
+}
+
+TEST(Personality, NcclsDenseSumIsOneLaunchAndNvshmemsPutsCostLess) {
+  Exchange dense = exchange("dense", 4);
+  const double two_sided = seconds(dense);
+  dense.personality = Personality::find("nccl");
+  EXPECT_NEAR(seconds(dense), two_sided + 10e-6, 1e-9);
+  EXPECT_NEAR(closed_form(dense)->seconds, seconds(dense), 0.05 * two_sided);
+
+  Exchange sparse = exchange("topka", 4);
+  sparse.network.between.overhead = 5e-6;
+  const ExchangeTime sent = simulate(sparse, {});
+  sparse.personality = Personality::find("nvshmem");
+  const ExchangeTime put = simulate(sparse, {});
+  EXPECT_LT(put.seconds, sent.seconds);
+  EXPECT_NEAR(put.bytes, sent.bytes + 8 * sent.messages, 1);
+  EXPECT_THROW(Personality::find("gloo"), ConfigError);
+}
+
+TEST(Personality, TheClosedFormFollows) {
+  for (const char* name : {"mpi", "nccl", "nvshmem"})
+    for (const char* scheme : {"dense", "topka", "gtopk"}) {
+      SCOPED_TRACE(std::string(name) + " " + scheme);
+      Exchange asked = exchange(scheme, 8);
+      asked.personality = Personality::find(name);
+      EXPECT_LT(difference(asked), 0.06);
+    }
+}
+
 TEST(Exchange, NodesWithFastLinksInsideAreFaster) {
   Exchange asked = exchange("dense", 8);
   const double apart = seconds(asked);

@@ -67,6 +67,24 @@ TEST(HeldBack, LetsMessagesOfOneSenderQueueAtItsPort) {
   });
 }
 
+// The receiver's port has rested and would let it pass at once; the sender's has not.
+TEST(HeldBack, HoldsTheLastByteForTheLatencyBehindAPortWhoseBurstIsSpent) {
+  Network bursts = network(1e6, 0.02);
+  bursts.between.burst = 20000;
+  std::atomic<double> start = 0;
+  on_all(3, bursts, [&start](Transport& link) {
+    const std::vector<std::byte> sent = bytes_of(20000, 3);
+    if (link.rank() == 0) {
+      start = link.now();
+      for (const int to : {1, 2}) link.wait(link.send(to, sent));
+      return;
+    }
+    std::vector<std::byte> got;
+    link.wait(link.recv(0, got, sent.size()));
+    EXPECT_GE(link.now() - start, (link.rank() == 2 ? 20000 / 1e6 : 0) + 0.02);
+  });
+}
+
 TEST(HeldBack, KeepsOrderBytesAndLimitsOnEveryChannel) {
   on_all(2, network(1e9, 1e-5), [](Transport& world) {
     const auto link = world.channel(3);
