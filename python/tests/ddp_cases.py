@@ -5,6 +5,7 @@ import argparse
 import copy
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -84,6 +85,14 @@ def density_one_is_plain_ddp():
         assert same_bits_everywhere(flat(hooked))
 
 
+# The keys that help(topknot.stats) tells of.
+STATS = {
+    key
+    for keys in re.findall(r"(?m)^    (\w+(?:, \w+)?) {2,}\w", topknot.stats.__doc__)
+    for key in keys.split(", ")
+}
+
+
 def one_percent_is_the_same_bits_everywhere():
     for scheme in ("knot", "oktopk", "topka"):
         model = network()
@@ -94,6 +103,7 @@ def one_percent_is_the_same_bits_everywhere():
         said = topknot.stats(model)
         assert said["steps"] == steps
         assert 0 < said["sent_bytes"] < said["dense_bytes"]
+        assert set(said) == STATS, set(said) ^ STATS
         assert not torch.equal(flat(model), flat(network())), f"{scheme} has trained nothing"
 
 

@@ -2,6 +2,7 @@
 """topknot.attach() on DistributedDataParallel."""
 
 import pathlib
+import re
 
 
 def test_two_ranks_train_as_they_do_without(ranks):
@@ -52,3 +53,12 @@ def test_a_killed_rank_is_named_by_all_others(torchrun):
     for line in said:
         assert ": rank 1 " in line, line
         assert float(line.split(" after ")[1].split(" s:")[0]) < 20, line
+
+
+def test_the_example_of_the_tutorial_learns(torchrun):
+    """Generated pictures or Fashion-MNIST, as the machine has them."""
+    done = torchrun(2, pathlib.Path(__file__).parents[2] / "examples" / "ddp_fashion_mnist.py")
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
+    said = re.search(r"accuracy ([0-9.]+)%; sent ([0-9.]+)% of", done.stdout)
+    assert said, done.stdout
+    assert float(said[1]) > 70 and float(said[2]) < 5, done.stdout
