@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "amx.h"
+#include "choosing.h"
 #include "core/wire/wire.h"
 #include "engine/option_fields.h"
 #include "hook.h"
@@ -201,6 +202,13 @@ void bind_session(py::module_& m) {
           },
           py::arg("tensors"), py::arg("bytes"))
       .def(
+          "choose",
+          [](Session& session, const NamedShapes& tensors, std::uint64_t bytes,
+             std::uint64_t every) {
+            return choose(session, layout_of(tensors), bytes, every);
+          },
+          py::arg("tensors"), py::arg("bytes"), py::arg("every"))
+      .def(
           "sent_whole",
           [](Session& session, const NamedShapes& tensors) {
             return session.sent_whole(layout_of(tensors));
@@ -259,6 +267,9 @@ PYBIND11_MODULE(_core, m) {
   m.def("collective_with", &collective_with, py::arg("scheme"), py::arg("collective"),
         py::arg("values"));
   m.def("memory_of", &memory_of, py::arg("scheme"));
+  m.def("advise", &advise, py::arg("params"), py::arg("compute"), py::arg("workers"),
+        py::arg("gbps"), py::arg("latency"), py::arg("density"), py::arg("schemes"),
+        py::arg("simulated"));
   m.def("amx_is_refused", &amx_is_refused);
   m.def("say_at_sigill", &say_at_sigill, py::arg("sentence"));
   m.attr("WIRE_VERSION") = static_cast<int>(topknot::core::kWireVersion);

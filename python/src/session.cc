@@ -82,8 +82,25 @@ std::vector<engine::BucketPlan> Session::plan_buckets(const Layout& parameters,
                                                       std::uint64_t bytes) {
   const auto open = this->open();
   const engine::Densities& densities = open->reducer.densities();
-  return engine::plan_buckets(parameters, densities.group(parameters), bytes,
+  return engine::plan_buckets(parameters, densities.group_for_buckets(parameters), bytes,
                               densities.sets_whole_apart());
+}
+
+sim::Choice Session::choose(const std::vector<engine::BucketPlan>& buckets,
+                            std::uint64_t every) {
+  constexpr int kChannel = 1 << 20;  // far above those of slots
+  const auto open = this->open();
+  const EngineOptions& options = open->reducer.options();
+  std::vector<sim::ChosenBucket> chosen;
+  for (const engine::BucketPlan& plan : buckets) {
+    const auto whole = sent_whole(plan.layout);
+    chosen.push_back({.coordinates = plan.layout.size(),
+                      .whole = std::ranges::all_of(whole, [](bool is) { return is; })});
+  }
+  return sim::choose(
+      *open->link, kChannel,
+      {.recipe = engine::Recipe::of(options), .density = options.density, .every = every},
+      std::move(chosen), 0);
 }
 
 double Session::density(const Layout& layout) {

@@ -15,6 +15,7 @@
 
 #include "engine/bucket_plan.h"
 #include "engine/reducer.h"
+#include "sim/choose.h"
 
 namespace topknot::python {
 
@@ -60,6 +61,10 @@ class Session {
   /// The buckets that an Engine would make of these parameters.
   std::vector<engine::BucketPlan> plan_buckets(const Layout& parameters,
                                                std::uint64_t bytes);
+  /// Which of these buckets to exchange by the session's scheme, and which whole, by exchanges that
+  /// are measured over its link (sim/choose.h). Nothing has been reduced yet.
+  sim::Choice choose(const std::vector<engine::BucketPlan>& buckets, std::uint64_t every);
+  std::string scheme() { return open()->reducer.options().scheme; }
   /// By tensor whether it is sent whole, on every step.
   std::vector<bool> sent_whole(const Layout& layout) {
     return open()->reducer.densities().sent_whole(layout);

@@ -182,6 +182,7 @@ ANOTHER = {
     "steps_per_epoch": 10,
     "clip": 1.0,
     "rules": ["first*=dense"],
+    "whole": ["first.weight"],
     "timeout": 55.0,
     "dense_vectors": False,
     "backward_passes_per_step": 2,

@@ -21,6 +21,7 @@ Without DDP, any torch optimizer exchanges its changes of the weights, every fou
     SparseAllreduce        the plain operation on a flat tensor
     fsdp_all_reduce_hook   for fully_shard(): sparse between replicas
     state_dict, load_state_dict, gather_state_dict      residuals, for checkpoints
+    advise                 which scheme to take for a model on a network, or that dense is best
     stats, scalars         bytes, density and times
     log_stats              writes them to TensorBoard, W&B or a Lightning logger
     schemes, options       what scheme= may be; the options of all of these
@@ -57,6 +58,7 @@ from topknot._core import (
     Error,
     LinkError,
 )
+from topknot._advice import Advice, advise
 from topknot._options import options
 from topknot._session import (
     gather_state_dict,
@@ -72,6 +74,7 @@ from topknot.optimizer import DistributedOptimizer, end_round, settle, synchroni
 
 __version__ = "0.1.0"
 __all__ = [
+    "Advice",
     "ConfigError",
     "ContractError",
     "DisagreementError",
@@ -80,6 +83,7 @@ __all__ = [
     "LinkError",
     "LocalSteps",
     "SparseAllreduce",
+    "advise",
     "attach",
     "end_round",
     "fsdp_all_reduce_hook",

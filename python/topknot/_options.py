@@ -112,6 +112,7 @@ class _Methods:
         """What the binding takes."""
         values = {name: getattr(self, name) for name in _ENGINE}
         values["rules"] = list(self.rules)
+        values["whole"] = list(self.whole)
         values["density"] = self.split().density
         if self.split().values != "f32":
             values["collective"] = self._collective()[0]

@@ -38,6 +38,7 @@ class Session:
     options: Options
     rounds: "Rounds | None" = None  # where there are local steps
     ddp: "weakref.ref[DistributedDataParallel] | None" = None  # of attach()
+    auto: bool = False  # whether the scheme was decided by measurement
 
     def steps(self) -> int:
         """Of the optimizer, but for those of a round under way."""
@@ -178,6 +179,7 @@ def state_dict(owner: Any) -> dict[str, Any]:
         "rank": session.core.rank,
         "world_size": session.core.size,
         "scheme": session.options.scheme,
+        "whole": list(session.options.whole),
         "exchange": session.options.exchange,
         "step": session.core.step(),
         "optimizer_steps": session.steps(),
@@ -229,6 +231,7 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
                 f"This state is of an exchange of {before}, and this is one of {now}: the "
                 f"residuals are in other units. Take exchange={before!r}."
             )
+        _refuse_another_decision(session, one)
     mine = _share(states, core.rank, core.size)
     if session.rounds is not None:
         session.rounds.forget()
@@ -238,6 +241,17 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
     core.load(mine["values"], mine["step"])
     if session.rounds is not None:
         session.rounds.resume(mine.get("optimizer_steps", mine["step"]), mine.get("outer", {}))
+
+
+def _refuse_another_decision(session: Session, state: dict[str, Any]) -> None:
+    before = state.get("scheme"), list(state.get("whole", []))
+    now = session.options.scheme, list(session.options.whole)
+    if session.auto and before != now:
+        raise _core.ConfigError(
+            f'scheme="auto" has taken {now[0]}, and this state is of a run with {before[0]}, whose '
+            f"residuals are other ones. To continue it take scheme={before[0]!r}"
+            + (f", whole={before[1]!r}." if before[1] else ".")
+        )
 
 
 def _states(state: Any) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from topknot import _core
 from topknot._agreement import shapes
+from topknot._auto import decided, is_auto
 from topknot._names import without_wrapper
 from topknot._options import Options, make_options
 from topknot._session import (
@@ -46,7 +47,9 @@ def attach(
                  with a memory of gradients, as Adam, topknot.DistributedOptimizer() is right.
                  Its learning rate goes to memories that ask for it, as residual:lr=inside
     scheme       a name of topknot.schemes(); memory, compressor and collective replace its
-                 parts, each with parameters as in "oktopk:tau=64"
+                 parts, each with parameters as in "oktopk:tau=64". "auto" is knot or dense, bucket
+                 by bucket, whichever is measured to be faster, which takes a second or some; a
+                 warning on rank 0 says what was taken and why
 
     Other options, with what they are for, are in topknot.options():
 
@@ -74,12 +77,16 @@ def attach(
         raise _core.ConfigError(
             "DDP exchanges gradients; for updates use topknot.DistributedOptimizer()."
         )
-    moves_momentum = optimizer is not None and _has_momentum(optimizer)
+    trained = [(name, p) for name, p in named if p.requires_grad]
+    auto = is_auto(made)
+    made = decided(made, model.process_group, trained)
+    # Behind a dense sum momentum is in its place.
+    stays = auto and made.scheme == "dense"
+    moves_momentum = optimizer is not None and _has_momentum(optimizer) and not stays
     if moves_momentum:
         made = dataclasses.replace(made, memory=_memory_for(optimizer, made.memory))
     if optimizer is None:
         refuse_rate_inside(made)
-    trained = [(name, p) for name, p in named if p.requires_grad]
     coordinates = sum(p.numel() for _, p in trained)
     session = open_session(model.process_group, made, coordinates, shapes(trained))
     try:
@@ -92,6 +99,7 @@ def attach(
     model.logger._set_comm_hook_name("topknot")
     model._comm_hooks.append((_python_reducer_hook, None))
     session.ddp = weakref.ref(model)
+    session.auto = auto
     remember(model, session)
     if optimizer is not None:
         model.register_forward_pre_hook(_RateHook(session.core, optimizer))

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from topknot import _core
 from topknot._agreement import shapes
+from topknot._auto import decided, is_auto
 from topknot._backward import Backward
 from topknot._buckets import NamedParameters
 from topknot._options import Options, make_options
@@ -51,6 +52,8 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
     on all ranks before evaluation, a checkpoint and the end of training. Behind an exchange
     all ranks have the same weights, bit for bit.
 
+    scheme       as for topknot.attach(); "auto" is knot, as the options below have it, or dense on
+                 every step
     budget       bytes sent, as a share of those of dense training: decides local_steps,
                  density and the bits of a value; 1/64 where none of these is set
     density      share of the coordinates in one exchange, in (0, 1]. Alone: an exchange on
@@ -86,6 +89,9 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         "DistributedOptimizer", scheme=scheme, density=density, budget=budget,
         local_steps=local_steps, exchange=exchange, **options,
     )  # fmt: skip
+    bucket_bytes = int(bucket_mb * 2**20)
+    auto = is_auto(made)
+    made = decided(made, process_group, parameters, bucket_bytes)
     moments = tuple(first_moments)
     also = {
         "backward_passes_per_step": str(backward_passes_per_step),
@@ -94,8 +100,8 @@ def DistributedOptimizer(  # noqa: N802, the name that users of others know
         "gain": str(gain),
     }
     session = open_for(optimizer, parameters, made, also, process_group, broadcast)
+    session.auto = auto
     _check_gain(gain)
-    bucket_bytes = int(bucket_mb * 2**20)
     own = of_optimizer(optimizer, parameters)
     updates = _exchange_of_updates(session, own, bucket_bytes, gain, moments)
     if updates is not None:

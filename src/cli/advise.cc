@@ -3,6 +3,7 @@
 // advise: which scheme to take for a model on a network, or that dense is best.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -25,8 +26,16 @@ struct Options {
   Launch launch;
 };
 
-constexpr std::size_t kMeasured = 1 << 20;  // coordinates
-constexpr int kWorkers = 4;                 // at work during --measure
+constexpr int kWorkers = 4;  // at work during --measure
+
+/// The coordinates of the vectors that are measured: those of the longest bucket, for a vector that
+/// fits into a cache is worked on faster than one that does not; within what takes some seconds.
+std::size_t measured_length(const sim::Workload& workload) {
+  double longest = 0;
+  for (const sim::ReadyBucket& bucket : workload.plan())
+    longest = std::max(longest, bucket.coordinates);
+  return static_cast<std::size_t>(std::clamp(longest, 0x1p16, 0x1p23));
+}
 
 void print(const Options& options, const sim::Advice& advice) {
   if (!options.asked.json()) {
@@ -64,11 +73,13 @@ int run(const Options& options) {
     decide(options, std::nullopt);
     return kDone;
   }
-  const auto candidates = options.asked.read(sim::Calibration{}).candidates;
+  const Sweep sweep = options.asked.read(sim::Calibration{});
+  const auto& candidates = sweep.candidates;
+  const std::size_t length = measured_length(sweep.workload);
   run_ranks(options.launch, kWorkers, [&](Transport& link) {
     Progress progress(link.rank() == 0 ? "measure" : "", candidates.size());
     const sim::Calibration found =
-        sim::measure(link, candidates, kMeasured, [&] { progress.step(); });
+        sim::measure(link, candidates, length, [&] { progress.step(); });
     if (link.rank() != 0) return;
     progress.clear();
     if (!options.save.empty()) write_calibration(options.save, found);
@@ -95,8 +106,7 @@ void add_advise(CLI::App& app, int& exit_code, const JobWorkload& workload_of) {
           "Ranks at work during --measure, as threads; under mpirun its own number "
           "(default 4)")
       ->check(CLI::PositiveNumber);
-  add_examples(*command,
-               "advise --job vgg16-cifar10 --workers 16 --network 1gbe",
+  add_examples(*command, "advise --job vgg16-cifar10 --workers 16 --network 1gbe",
                "advise --measure --save machine.json --params 14.7M");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

@@ -29,6 +29,10 @@ void for_each_option(Visit visit) {
   visit("rules", &Options::rules,
         "density by parameter name, the first that matches counts: \"head.*=dense\", "
         "\"embed*=0.05\"");
+  visit(
+      "whole", &Options::whole,
+      "names of parameters that are sent whole too, in the buckets that they would be in "
+      "otherwise");
   visit("dense_vectors", &Options::dense_vectors,
         "whether parameters of one dimension, biases and norms, are sent whole");
 }
