@@ -157,7 +157,9 @@ def _holds_what_it_promises(name: str) -> None:
 
     def trained(options, optimizer, resumes: bool = False) -> list[torch.Tensor]:
         folder = common_folder()
-        weights = [train(folder, options, optimizer, resume) for resume in (False, True)[: 1 + resumes]]
+        weights = [train(folder, options, optimizer, resume=False)]
+        if resumes:
+            weights.append(train(folder, options, optimizer, resume=True))
         dist.barrier()
         if rank() == 0:
             shutil.rmtree(folder)

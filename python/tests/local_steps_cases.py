@@ -274,8 +274,9 @@ def refuses_what_cannot_be():
         )  # fmt: skip
     refuses(topknot.ConfigError, "without DistributedDataParallel",
             lambda: topknot.LocalSteps(sgd(model.parameters()), DDP(model)))  # fmt: skip
+    unlike = {"outer_lr": 1 + rank()}
     refuses(topknot.DisagreementError, "outer_lr",
-            lambda: topknot.LocalSteps(sgd(model.parameters()), model, outer_lr=1 + rank()))  # fmt: skip
+            lambda: topknot.LocalSteps(sgd(model.parameters()), model, **unlike))  # fmt: skip
     _, optimizer = made(scheme="diloco")
     refuses(topknot.ConfigError, "outer optimizer moves", lambda: topknot.settle(optimizer))
 

@@ -248,19 +248,33 @@ def differences_are_named_once_and_briefly():
     assert many[50:] == ["The ranks differ in 50 more fields."]
 
 
-def fsdp_replicas_stay_together():
+def trained_shards(steps: int, density: float):
+    """A model in shards of two ranks, the mesh, and what goes between the replicas."""
     mesh = init_device_mesh("cpu", (size() // 2, 2), mesh_dim_names=("replica", "shard"))
     torch.manual_seed(7)
     model = Network()
     fully_shard(model.body, mesh=mesh["shard"])
     fully_shard(model, mesh=mesh["shard"])
-    across = topknot.SparseAllreduce(density=0.05, process_group=mesh.get_group("replica"))
+    across = topknot.SparseAllreduce(density=density, process_group=mesh.get_group("replica"))
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_all_reduce_hook(topknot.fsdp_all_reduce_hook(across))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(4):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(steps):
         optimizer_step(model, optimizer, step)
+    return model, mesh, across
+
+
+def fsdp_at_density_one_is_ddp():
+    plain = network()
+    train(plain, 6)
+    model, _, _ = trained_shards(6, density=1)
+    whole = torch.cat([p.full_tensor().detach().reshape(-1) for p in model.parameters()])
+    torch.testing.assert_close(whole, flat(plain), rtol=1e-4, atol=1e-5)
+
+
+def fsdp_replicas_stay_together():
+    model, mesh, across = trained_shards(4, density=0.05)
     mine = torch.cat([p.to_local().detach().reshape(-1) for p in model.parameters()])
     both = [torch.empty_like(mine) for _ in range(size() // 2)]
     dist.all_gather(both, mine, group=mesh.get_group("replica"))

@@ -37,6 +37,7 @@ def test_four_ranks_without_ddp(ranks):
         "optimizer_at_density_one_is_ddp",
         "sparse_allreduce_loses_nothing",
         "closed_sessions_cost_no_time",
+        "fsdp_at_density_one_is_ddp",
         "fsdp_replicas_stay_together",
     )
 

@@ -104,6 +104,22 @@ def test_no_torch_is_refused_with_a_sentence(python, tmp_path):
     assert "topknot needs torch, which is not installed here" in run(python, "-c", program)
 
 
+def test_an_adapter_without_its_framework_says_so(python):
+    program = """
+import importlib, sys
+sys.modules.update(lightning=None, pytorch_lightning=None, accelerate=None, transformers=None)
+for name in ("lightning", "accelerate", "transformers"):
+    try:
+        importlib.import_module(f"topknot.{name}")
+    except ImportError as error:
+        print(error)
+"""
+    said = run(python, "-c", program).splitlines()
+    assert len(said) == 3
+    for line, name in zip(said, ("lightning", "accelerate", "transformers"), strict=True):
+        assert line.startswith(f"topknot.{name} needs ") and f"pip install {name}" in line
+
+
 def test_a_build_without_torch_says_so(tmp_path):
     """By configuring in the tree, with an interpreter that has no torch."""
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare")

@@ -33,9 +33,9 @@ def attach(
 ) -> None:
     """Makes a prepared model and optimizer exchange little.
 
-        attach(accelerator, model, optimizer, density=0.01)                   # topknot.attach()
-        attach(accelerator, model, optimizer, exchange="updates")             # DistributedOptimizer()
-        attach(accelerator, model, optimizer, every=30, scheme="sparseloco")  # LocalSteps()
+        attach(accelerator, model, optimizer, density=0.01)        # topknot.attach()
+        attach(accelerator, model, optimizer, exchange="updates")  # DistributedOptimizer()
+        attach(accelerator, model, optimizer, every=30)            # LocalSteps()
 
     The other options are those of the function named. topknot.stats() takes the model, and
     with updates and local steps optimizer.optimizer, which is torch's. With these, call

@@ -13,7 +13,7 @@ from topknot import _core
 from topknot._adapter import Adapter
 
 try:  # that of which the script has taken its Trainer
-    if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
+    if sys.modules.get("pytorch_lightning") and not sys.modules.get("lightning"):
         import pytorch_lightning as pl
     else:
         import lightning.pytorch as pl

@@ -31,9 +31,9 @@ except ImportError as error:
 class TopknotCallback(transformers.TrainerCallback):
     """Exchanges little in the Trainer that it is made for and added to.
 
-        TopknotCallback(trainer, density=0.01)                   # sparse gradients, topknot.attach()
-        TopknotCallback(trainer, exchange="updates")             # topknot.DistributedOptimizer()
-        TopknotCallback(trainer, every=30, scheme="sparseloco")  # topknot.LocalSteps()
+        TopknotCallback(trainer, density=0.01)        # sparse gradients, topknot.attach()
+        TopknotCallback(trainer, exchange="updates")  # topknot.DistributedOptimizer()
+        TopknotCallback(trainer, every=30)            # topknot.LocalSteps()
 
     resume_from  the checkpoint that train() goes on from, where it is not in the Trainer's
                  own output_dir
