@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Kills a run that saves checkpoints at every call it makes to the system, with strace, and has
-every such call refused. After each, the next run must find what was saved last, whole.
+every such call refused. After each, the next run must find what was saved last, whole. Has two runs save
+into one folder, too.
 
     kill_test.py SAVE_STEPS        exits 77 where strace cannot be used
 """
@@ -20,6 +21,7 @@ CALLS = {
     "openat": "EMFILE", "fallocate": "ENOSPC", "write": "ENOSPC", "fsync": "EIO", "close": "EIO",
     "rename": "EIO", "renameat2": "EIO", "mkdir": "ENOSPC", "unlink": "EIO", "rmdir": "EIO",
 }
+DISK_FAILED = 74  # the exit code of a run whose folder another has taken
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a kill does not care for the disk
 
 
@@ -68,16 +70,31 @@ class Kill(unittest.TestCase):
         left = sorted(path.name for path in here.iterdir())
         self.assertEqual([name for name in left if name.endswith(".tmp")], [], inject)
 
-    def test_at_every_call_leaves_what_was_saved(self):
+    def at_every_call(self, inject) -> None:
         for call in CALLS:
             self.assertIn(call, self.calls)
             for when in range(1, self.calls[call] + 1):
-                self.after(f"{call}:signal=KILL:when={when}")
+                self.after(f"{call}:{inject(call)}:when={when}")
+        print(f"{sum(self.calls[call] for call in CALLS)} points of a save", file=sys.stderr)
+
+    def test_at_every_call_leaves_what_was_saved(self):
+        self.at_every_call(lambda call: "signal=KILL")
 
     def test_refusal_of_every_call_leaves_what_was_saved(self):
-        for call, error in CALLS.items():
-            for when in range(1, self.calls[call] + 1):
-                self.after(f"{call}:error={error}:when={when}")
+        self.at_every_call(lambda call: f"error={CALLS[call]}")
+
+    def test_two_runs_at_once_leave_a_whole_checkpoint(self):
+        for _ in range(10):
+            here = self.folder / "here"
+            shutil.rmtree(here, ignore_errors=True)
+            shutil.copytree(self.start, here)
+            both = [subprocess.Popen([program, str(here), "20"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    for _ in range(2)]
+            codes = sorted(one.wait(60) for one in both)
+            self.assertIn(codes, [[0, 0], [0, DISK_FAILED]])
+            code, lines = run(here, 0)
+            self.assertEqual(code, 0)
+            self.assertGreaterEqual(numbers("from", lines)[0], 2)
 
 
 def can_trace() -> bool:
