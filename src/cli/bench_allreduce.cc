@@ -111,6 +111,11 @@ void add_bench_allreduce(CLI::App& bench, int& exit_code) {
   options->gradients.add_to(*command);
   add_interface(*command, options->launch.interface);
   command
+      ->add_option("--flight", options->launch.flight,
+                   "Folder for what ranks that fail did last; `topknot flight` reads it")
+      ->type_name("DIR")
+      ->group(kAlso);
+  command
       ->add_option("--timeout", options->launch.link.timeout,
                    "Seconds after which a silent rank ends the run")
       ->capture_default_str()

@@ -37,6 +37,7 @@ void add_data(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
+void add_flight(CLI::App& app, int& exit_code);
 /// `workload_of`: what --job names, see PredictionOptions.
 void add_simulate(CLI::App& app, int& exit_code, const JobWorkload& workload_of);
 void add_advise(CLI::App& app, int& exit_code, const JobWorkload& workload_of);

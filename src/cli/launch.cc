@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/errors.h"
+#include "cli/flight_dump.h"
 #include "cli/help.h"
 #include "cli/interfaces.h"
 #include "cli/launcher.h"
@@ -28,10 +29,11 @@ namespace topknot::cli {
 namespace {
 
 #ifdef TOPKNOT_HAVE_MPI
-/// Ends the job with the exception under way. Its cause is printed before anything else is
-/// done, for the other ranks may wait for this one, and MPI for all of them.
-[[noreturn]] void end_job(int rank) {
+/// Ends the job with the exception under way. Its cause is dumped and printed before anything
+/// else is done, for the other ranks may wait for this one, and MPI for all of them.
+[[noreturn]] void end_job(int rank, FlightDumps& flights) {
   const std::exception_ptr cause = std::current_exception();
+  flights.failed(rank, cause);
   const int exit_code = report_error(cause, "rank " + std::to_string(rank));
   std::fflush(nullptr);
   // All ranks know of a lost peer or a disagreement by now: each of them may print it.
@@ -104,10 +106,11 @@ void run_process(const Launch& launch, const Launcher& launcher,
                       " cannot be; leave it out or start " +
                       std::to_string(*launch.workers) + " processes.");
   if (link->size() == 1) return rank_main(*link);
+  FlightDumps flights(launch.flight, link->rank(), 1, link->size());
   try {
-    rank_main(*link);
+    rank_main(flights.stand_before(*link));
   } catch (...) {
-    end_job(link->rank());
+    end_job(link->rank(), flights);
   }
 }
 #else
@@ -125,14 +128,16 @@ void run_threads(int workers, const Launch& launch,
                  const std::function<void(Transport&)>& rank_main) {
   auto links = make_inproc(workers, launch.link);
   if (launch.network) links = make_held_back(std::move(links), *launch.network);
+  FlightDumps flights(launch.flight, 0, workers, workers);
   std::mutex mutex;
   std::exception_ptr cause;  // other ranks only report that a rank has left
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < links.size(); ++rank)
     threads.emplace_back([&, rank] {
       try {
-        rank_main(*links[rank]);
+        rank_main(flights.stand_before(*links[rank]));
       } catch (...) {
+        flights.failed(static_cast<int>(rank), std::current_exception());
         const std::scoped_lock lock(mutex);
         if (!cause || (blames_a_peer(cause) && !blames_a_peer(std::current_exception())))
           cause = std::current_exception();

@@ -19,6 +19,7 @@ struct Launch {
   std::string interface;  ///< of the network, for messages between hosts; empty: any
   /// Between threads: every message is held back as long as this would take.
   std::optional<Network> network;
+  std::string flight;  ///< folder for the dumps of ranks that fail; empty: none
 };
 
 /// The flag for Launch::interface.

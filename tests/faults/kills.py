@@ -9,7 +9,8 @@ rank gets SIGSTOP, or SIGKILL under `mpirun --enable-recovery`, which leaves it 
 
 - every other rank ends with exit code 75 within the deadline and GRACE seconds,
 - and prints one line, which names the rank, and the step and the phase where it waited for it. The first rank that
-  ends tells mpirun to end the others, half a second later: one that had no core until then prints nothing.
+  ends tells mpirun to end the others, half a second later: one that had no core until then prints nothing,
+- and dumps what it did last, where `topknot flight` then finds that rank.
 
 Prints a line for each run that breaks a promise, and the figures of all. Exits 1 where one was broken.
 """
@@ -51,6 +52,7 @@ class Run:
         self.path = Path(self.folder.name)
         recovery = ["--enable-recovery"] if number == signal.SIGKILL else []
         self.number = number
+        self.program = program
         wrapper = self.path / "wrapper"
         wrapper.write_text(WRAPPER)
         wrapper.chmod(0o755)
@@ -118,6 +120,9 @@ class Run:
                 faults.append(f"rank {other} ended with {self.code(other)}")
         if self.spoke == 0:
             faults.append("no rank printed a line")
+        flight = subprocess.run([self.program, self.folder.name], capture_output=True, text=True, check=False).stdout
+        if f" lead to rank {rank}, which " not in flight:
+            faults.append(f"the dumps name another: {flight.strip()}")
         if self.number == signal.SIGSTOP and self.job.returncode != 75:
             faults.append(f"mpirun ended with {self.job.returncode}")
         return faults

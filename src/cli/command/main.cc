@@ -102,6 +102,7 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_train(app, exit_code);
   add_compare(app, exit_code);
   add_report(app, exit_code);
+  add_flight(app, exit_code);
   add_simulate(app, exit_code, workload_of_job);
   add_advise(app, exit_code, workload_of_job);
   add_list(app, exit_code);

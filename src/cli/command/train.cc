@@ -273,6 +273,7 @@ int run(const Options& options) {
   launch.workers = plan.workers;
   launch.link.timeout = plan.job.timeout;
   launch.interface = options.interface;
+  launch.flight = options.out;
   std::atomic<int> exit_code = kDone;
   run_ranks(launch, static_cast<int>(plan.job.workers), [&](Transport& link) {
     exit_code = run_rank(link, options, plan.job, under_launcher());
