@@ -8,8 +8,9 @@ usage: scripts/tutorial.py [--in CLONE]        run everything, and write the pag
 The commands are those behind "$ " in the page's blocks of ```console; all else in such a block is
 what they printed. They run one after the other in a clean clone, in a temporary folder unless
 --in names one, with one environment: `export` and `cd` hold for those after it. Where the page has
-a line ^C, the command is interrupted once it has shown its first step. The lines of a build are
-left out, and of many lines of progress the first and the last are kept.
+a line ^C, the command is interrupted once it has shown its first step. Lines of a build and those
+that only a slow machine prints are left out; of many lines of progress the first and the last are
+kept.
 
 --check takes another `topknot`, as the one of the tests that trains nothing. It runs the page's
 commands of topknot in an empty folder and holds the page to what they print: their exit codes, and
@@ -33,6 +34,7 @@ PROGRESS = re.compile(r"^epoch \d+/\d+  step \d+/\d+")
 OF_A_BUILD = re.compile(r"^(\[\d+/\d+\]|== |-- |setup: |ninja: |run: torch dies|$)")
 OF_PIP = re.compile(r"^ *(Processing|Preparing|Building|Created|Stored|Installing|Attempting|Found existing|"
                     r"Uninstalling|Successfully|WARNING:|\[notice\])")
+OF_WAITING = re.compile(r"^(loading|building|evaluating|in step) .*\(\d+ s\)$")  # on a slow machine
 OF_TORCHRUN = re.compile(r"^(W\d{4} |\*{5}|Setting OMP_NUM_THREADS)")
 
 
@@ -82,7 +84,7 @@ def commands_in(block):
 def shortened(lines):
     """Without what a build says, and of lines of progress the first and the last."""
     lines = [line for line in lines
-             if not any(one.match(line) for one in (OF_A_BUILD, OF_PIP, OF_TORCHRUN))]
+             if not any(one.match(line) for one in (OF_A_BUILD, OF_PIP, OF_WAITING, OF_TORCHRUN))]
     kept = []
     for at, line in enumerate(lines):
         near = [lines[i] for i in (at - 1, at + 1) if 0 <= i < len(lines)]
@@ -94,14 +96,16 @@ def shortened(lines):
     return kept
 
 
-def written(page, session):
-    """The page with what the commands print now."""
+def written(page, clone):
+    """The page with what the commands print now, in `clone`."""
+    session = Session(clone, dict(os.environ))
 
     def block(found):
         text = ""
         for command, before in commands_in(found[1]):
             print(f"$ {command}", flush=True)
             code, lines = session.run(command, INTERRUPT in before)
+            lines = [line.replace(f"{clone}/", "") for line in lines]
             print("\n".join(lines), flush=True)
             wanted = PREEMPTED if INTERRUPT in before else 0
             if code != wanted or (INTERRUPT in before) != (INTERRUPT in lines):
@@ -183,7 +187,7 @@ def main(words):
         clone = words[1] if words else f"{scratch}/topknot"
         if not words:
             subprocess.run(["git", "clone", "-q", str(ROOT), clone], check=True)
-        PAGE.write_text(written(page, Session(clone, dict(os.environ))))
+        PAGE.write_text(written(page, clone))
 
 
 if __name__ == "__main__":
