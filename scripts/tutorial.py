@@ -32,7 +32,7 @@ INTERRUPT = "^C"
 PREEMPTED = 85
 PROGRESS = re.compile(r"^epoch \d+/\d+  step \d+/\d+")
 OF_A_BUILD = re.compile(r"^(\[\d+/\d+\]|== |-- |setup: |ninja: |run: torch dies|$)")
-OF_PIP = re.compile(r"^ *(Processing|Preparing|Building|Created|Stored|Installing|Attempting|Found existing|"
+OF_PIP = re.compile(r"^ *(Looking in|Processing|Preparing|Building|Created|Stored|Installing|Attempting|Found existing|"
                     r"Uninstalling|Successfully|WARNING:|\[notice\])")
 OF_WAITING = re.compile(r"^(loading|building|evaluating|in step) .*\(\d+ s\)$")  # on a slow machine
 OF_TORCHRUN = re.compile(r"^(W\d{4} |\*{5}|Setting OMP_NUM_THREADS)")
