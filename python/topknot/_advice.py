@@ -39,6 +39,8 @@ def advise(
 ) -> Advice:
     """Which scheme to take for `model`, or a number of parameters, by predicted times of a step.
 
+        print(topknot.advise(model, workers=8, gbps=1))
+
     workers    ranks; by default those of torch.distributed, or 4
     gbps       line rate of a rank's port, in Gb/s
     latency    of a message, in seconds
