@@ -93,11 +93,11 @@ class Predictor {
   Prediction predict(const Candidate& candidate, int ranks, const Line& line);
 
  private:
-  Prediction step(const Candidate& candidate, int ranks, const Line& line);
+  Prediction step(const Candidate& candidate, int ranks, const Line& line, Method method);
   ExchangeTime exchange(const Candidate& candidate, int ranks, const Line& line,
-                        double coordinates);
+                        double coordinates, Method method);
 
-  using Key = std::tuple<std::string, int, double, double, double>;
+  using Key = std::tuple<std::string, int, double, double, double, Method>;
   Workload workload_;
   Calibration calibration_;
   Settings settings_;
