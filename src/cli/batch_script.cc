@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/help.h"
+#include "cli/subprocess.h"
 #include "topknot/error.h"
 
 namespace topknot::cli {
@@ -86,7 +87,7 @@ constexpr std::string_view kVariables =
     R"(: "${DATA=@DATA@}"  # the folder of the data set; empty: as topknot finds it
 : "${OUT:=@OUT@}"
 : "${ARGUMENTS=}"  # more words for topknot, as --set epochs=1
-: "${RESTARTS:=100}"  # how often the job may be queued again
+: "${RESTARTS:=@RESTARTS@}"  # how often the job may be queued again
 data=()
 [[ -z $DATA ]] || data=(--data "$DATA")
 )";
@@ -150,13 +151,6 @@ void replace(std::string& text, std::string_view what, const std::string& by) {
     text.replace(at, what.size(), by);
 }
 
-/// This program, by a path that holds wherever the script is run.
-std::string this_program() {
-  std::error_code none;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", none);
-  return none ? "topknot" : path.string();
-}
-
 /// `word` inside double quotes, where $HOME is still read.
 std::string in_double_quotes(const std::string& word) {
   std::string text;
@@ -176,12 +170,14 @@ std::string job_word(const std::string& job) {
 }  // namespace
 
 BatchScript training_script(const train::Job& job, const std::string& name_or_file,
-                            const std::string& words, const std::string& out) {
+                            const std::string& words, const std::string& out,
+                            int restarts) {
   BatchScript script;
   script.name = job.name;
   script.ranks = static_cast<int>(job.workers);
   script.data = job.folder;
   script.out = out;
+  script.restarts = restarts;
   script.body = "resume_or_start \"$OUT\"\nranks \"$TOPKNOT\" train " +
                 quoted(job_word(name_or_file)) + words;
   script.body += R"( \
@@ -222,6 +218,7 @@ std::string to_text(const BatchScript& script, Scheduler scheduler) {
   const std::string name = job_name(script.name);
   replace(text, "@NAME@", name);
   replace(text, "@RANKS@", std::to_string(script.ranks));
+  replace(text, "@RESTARTS@", std::to_string(script.restarts));
   replace(text, "@TOPKNOT@", in_double_quotes(this_program()));
   replace(text, "@DATA@", in_double_quotes(script.data));
   replace(text, "@OUT@",
@@ -240,18 +237,25 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-std::string given_words(const CLI::App& command,
-                        std::span<const std::string_view> without) {
-  std::string words;
+std::vector<std::string> given_list(const CLI::App& command,
+                                    std::span<const std::string_view> without) {
+  std::vector<std::string> words;
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     const bool skipped = std::find(without.begin(), without.end(), name) != without.end();
     if (option->count() == 0 || skipped) continue;
-    if (!option->get_positional()) words += " " + name;
+    if (!option->get_positional()) words.push_back(name);
     if (option->get_items_expected() == 0) continue;
-    for (const std::string& word : option->results()) words += " " + quoted(word);
+    words.insert(words.end(), option->results().begin(), option->results().end());
   }
   return words;
+}
+
+std::string given_words(const CLI::App& command,
+                        std::span<const std::string_view> without) {
+  std::string text;
+  for (const std::string& word : given_list(command, without)) text += " " + quoted(word);
+  return text;
 }
 
 void BatchFlags::add_to(CLI::App& command) {

@@ -22,6 +22,7 @@ struct BatchScript {
   int ranks = 1;
   std::string data;       ///< the folder of the data set; empty: as the command finds it
   std::string out;        ///< the folder of what is left; empty: runs/NAME
+  int restarts = 100;     ///< how often the job may be queued again
   std::string variables;  ///< more that the environment may set, as lines of bash
   /// What is run, in bash. It may call `ranks COMMAND...`, which returns the exit code,
   /// `resume_or_start DIR`, which sets the array `how`, and `finish EXIT-CODE`, and it may use
@@ -32,7 +33,8 @@ struct BatchScript {
 /// A script that trains `job`, which the command line calls `name_or_file`, with `words`, as of
 /// given_words(), behind it.
 BatchScript training_script(const train::Job& job, const std::string& name_or_file,
-                            const std::string& words, const std::string& out);
+                            const std::string& words, const std::string& out,
+                            int restarts = BatchScript().restarts);
 
 /// Likewise, one that compares these schemes, which a variable of the script can replace.
 BatchScript comparison_script(const train::Job& job, const std::string& name_or_file,
@@ -45,8 +47,11 @@ std::string to_text(const BatchScript& script, Scheduler scheduler);
 /// `word` as bash reads it back.
 std::string quoted(const std::string& word);
 
-/// What was given to `command`, but for the options named in `without`: as words for bash, each
-/// with a space before it.
+/// What was given to `command`, but for the options named in `without`.
+std::vector<std::string> given_list(const CLI::App& command,
+                                    std::span<const std::string_view> without);
+
+/// The same as words for bash, each with a space before it.
 std::string given_words(const CLI::App& command,
                         std::span<const std::string_view> without);
 

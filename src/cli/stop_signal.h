@@ -12,4 +12,7 @@ void listen_for_stop();
 /// Whether one of them has come.
 bool stop_was_asked();
 
+/// From now on the signals are also noted in this open file; in none if it is negative.
+void note_stop_in(int file);
+
 }  // namespace topknot::cli

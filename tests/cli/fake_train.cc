@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "job/comparison.h"
@@ -57,20 +59,26 @@ bool any_of_all(Transport& link, bool mine) {
   return word.at(0) == std::byte{1};
 }
 
+/// Of the newest checkpoint, which has nothing but its step.
 std::uint64_t load(const std::filesystem::path& folder) {
-  std::ifstream file(folder / "step");
-  std::uint64_t step = 0;
-  if (!(file >> step))
-    throw NoCheckpointError("There is no usable checkpoint to resume from.");
-  return step;
+  std::optional<std::uint64_t> newest;
+  if (std::filesystem::exists(folder))
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      std::ifstream file(entry.path() / "manifest");
+      std::uint64_t step = 0;
+      if (file >> step) newest = std::max(newest.value_or(0), step);
+    }
+  if (!newest) throw NoCheckpointError("There is no usable checkpoint to resume from.");
+  return *newest;
 }
 
 void save(Transport& link, const std::filesystem::path& folder, std::uint64_t step,
           Observer& observer) {
   if (folder.empty()) return;
   if (link.rank() == 0) {
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "step") << step;
+    const auto path = folder / ("step-" + std::to_string(step));
+    std::filesystem::create_directories(path);
+    std::ofstream(path / "manifest") << step;
   }
   any_of_all(link, false);
   observer.on_checkpoint(step, 0.001);

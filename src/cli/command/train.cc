@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "cli/chrome_trace.h"
 #include "cli/command/dry_run.h"
 #include "cli/command/job_plan.h"
+#include "cli/command/supervised.h"
 #include "cli/command/train.h"
 #include "cli/command/train_options.h"
 #include "cli/commands.h"
@@ -27,6 +29,7 @@
 #include "cli/launch.h"
 #include "cli/launcher.h"
 #include "cli/machine.h"
+#include "cli/rank_ends.h"
 #include "cli/resume.h"
 #include "cli/run_log.h"
 #include "cli/stop_signal.h"
@@ -53,8 +56,9 @@ void print_keys() {
 
 // What a script has in variables, does by itself, or is not for the ranks.
 constexpr std::string_view kNotInScripts[] = {
-    "JOB",      "--data",      "--out",          "--workers",
-    "--resume", "--overwrite", "--print-sbatch", "--print-pbs"};
+    "JOB",        "--data",      "--out",          "--workers",
+    "--resume",   "--overwrite", "--print-sbatch", "--print-pbs",
+    "--restarts", "--launcher",  "--min-workers"};
 
 void print_script(const Options& options) {
   if (options.resume || options.overwrite)
@@ -63,9 +67,13 @@ void print_script(const Options& options) {
         "--overwrite.");
   const JobPlan plan = make_plan(options);
   train::check(plan.job);
-  const BatchScript script =
-      training_script(plan.job, options.job.empty() ? "quickstart" : options.job,
-                      options.words, options.out);
+  if (!options.launcher.empty() || options.min_workers)
+    throw ConfigError(
+        "The script has the variable LAUNCH, and as many ranks as its nodes: leave out "
+        "--launcher and --min-workers.");
+  const BatchScript script = training_script(
+      plan.job, options.job.empty() ? "quickstart" : options.job, options.words,
+      options.out, options.restarts.value_or(BatchScript().restarts));
   fmt::print("{}", to_text(script, options.batch.scheduler()));
 }
 
@@ -121,12 +129,6 @@ bool first_on_rank_0(Transport& link, const std::function<void()>& work) {
   return control.value_in<std::uint8_t>(told, 0) == 1;
 }
 
-FolderUse use_of(const Options& options) {
-  return options.resume      ? FolderUse::resume
-         : options.overwrite ? FolderUse::overwrite
-                             : FolderUse::fresh;
-}
-
 void print_end(const Options& options, const RunLog& log, const train::Outcome& outcome) {
   if (options.json) {
     fmt::print("{}\n",
@@ -179,7 +181,7 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
     if (!options.record.file.empty())
       store::require_room_for(store::disk(), options.record.file);
     if (!options.out.empty())
-      folder = std::make_unique<RunFolder>(options.out, use_of(options));
+      folder = std::make_unique<RunFolder>(options.out, options.use());
     log = std::make_unique<RunLog>(job,
                                    RunLogOptions{.workers = link->size(),
                                                  .launch = processes ? "mpi" : "threads",
@@ -222,12 +224,17 @@ int train_rank(Transport& world, const Options& options, train::Job job, bool pr
 
 int run_rank(Transport& world, const Options& options, const train::Job& job,
              bool processes) {
+  std::optional<RankEnd> end;
+  if (options.supervised) end.emplace(options.out, world.rank());
   try {
     return train_rank(world, options, job, processes);
   } catch (const train::StartedUnlikeError& error) {
     return complain_once(world, error.sentences(), kRanksDisagree);
   } catch (const train::DriftError& error) {
     return complain_once(world, error.sentences(), kBug);
+  } catch (const LinkError& error) {
+    if (end && error.peer() != world.rank()) end->name_lost(error.peer());
+    throw;
   }
 }
 
@@ -262,6 +269,7 @@ int run(const Options& options) {
     print_dry_run(plan.job, options.json);
     return kDone;
   }
+  if (options.wants_supervisor()) return train_supervised(options, plan.job);
   if (has_finished(options, plan.job)) return kDone;
   look_for_room(plan.job);
   if (is_first_process() && !options.quiet)
@@ -337,6 +345,7 @@ void add_train(CLI::App& app, int& exit_code) {
       return print_script(*options);
     }
     options->same = compared_flags(*command);
+    options->for_ranks = words_for_ranks(*command);
     exit_code = run(*options);
   });
 }

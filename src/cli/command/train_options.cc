@@ -61,6 +61,44 @@ void add_run(CLI::App& command, TrainOptions& options) {
   flag("-q,--quiet", options.quiet, "No progress: only the summary, warnings and errors");
 }
 
+void add_supervision(CLI::App& command, TrainOptions& options) {
+  command
+      .add_option("--restarts", options.restarts,
+                  "Start again from the last checkpoint when ranks die")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1'000'000))
+      ->group(kRunGroup);
+  command
+      .add_option("--launcher", options.launcher,
+                  "What starts the ranks, as \"mpirun --hostfile FILE\"")
+      ->type_name("WORDS")
+      ->group(kAlso);
+  command
+      .add_option("--min-workers", options.min_workers,
+                  "Go on without ranks that were lost, with at least so many")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->group(kAlso);
+  command.add_flag("--supervised", options.supervised)->group("");
+}
+
+void check_supervision(const TrainOptions& options) {
+  if (options.min_workers && !options.restarts)
+    throw ConfigError("--min-workers needs --restarts N.");
+  if (!options.wants_supervisor()) return;
+  if (under_launcher())
+    throw ConfigError(
+        "--restarts and --launcher start the ranks, so they cannot be given to the ranks "
+        "of a "
+        "launcher: `topknot train ... --workers 8 --restarts 3 --launcher mpirun`.");
+  if (options.restarts.value_or(0) > 0 && options.out.empty())
+    throw ConfigError("--restarts needs --out DIR, the folder of the run.");
+  if (options.restarts.value_or(0) > 0 && !options.record.file.empty())
+    throw ConfigError(
+        "--record-gradients writes steps of one attempt, so it cannot be with "
+        "--restarts.");
+}
+
 }  // namespace
 
 void TrainOptions::add_to(CLI::App& command) {
@@ -71,6 +109,7 @@ void TrainOptions::add_to(CLI::App& command) {
   settings.add_to(command);
   add_run(command, *this);
   record.add_to(command);
+  add_supervision(command, *this);
   add_interface(command, interface);
   batch.add_to(command);
   command.add_flag("--list", list, "Only list the jobs, as `topknot list jobs`")
@@ -83,6 +122,7 @@ void TrainOptions::add_to(CLI::App& command) {
 void TrainOptions::check() const {
   if (resume && overwrite)
     throw ConfigError("--resume continues a run and --overwrite replaces it; give one.");
+  check_supervision(*this);
   settings.check();
   if (!out.empty()) return;
   for (const auto& [given, name] : {std::pair(resume, "--resume"),
@@ -92,6 +132,10 @@ void TrainOptions::check() const {
                                     {analyze, "--analyze"}})
     if (given)
       throw ConfigError(fmt::format("{} needs --out DIR, the folder of the run.", name));
+}
+
+FolderUse TrainOptions::use() const {
+  return resume ? FolderUse::resume : overwrite ? FolderUse::overwrite : FolderUse::fresh;
 }
 
 train::Fields compared_flags(const CLI::App& command) {
