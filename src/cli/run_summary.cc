@@ -86,16 +86,22 @@ std::string RunLog::summary(const train::Outcome& outcome) const {
     add("balance", said);
   if (const std::string said = describe_waits(traffic_); !said.empty())
     add("waits", said);
-  add("memory", fmt::format("gradients {} a worker, {} beyond them; peak of {} {}",
+  const std::string copied =
+      outcome.checkpoint_bytes == 0
+          ? ""
+          : fmt::format(", {} while a checkpoint is written",
+                        bytes_text(static_cast<double>(outcome.checkpoint_bytes)));
+  add("memory", fmt::format("gradients {} a worker, {} beyond them{}; peak of {} {}",
                             bytes_text(static_cast<double>(start_.gradient_bytes)),
-                            bytes_text(static_cast<double>(start_.engine_bytes)),
+                            bytes_text(static_cast<double>(start_.engine_bytes)), copied,
                             options_.launch == "mpi" ? "rank 0" : "all workers together",
                             bytes_text(static_cast<double>(peak_memory_bytes()))));
   if (const auto skipped = all["skipped_steps"].get<std::uint64_t>(); skipped > 0)
     add("skipped",
         counted(skipped, "step") + " whose gradient was not finite; no savings");
   if (saved_ > 0)
-    add("saved", counted(saved_, "checkpoint") + " in " + duration_text(save_seconds_));
+    add("saved", counted(saved_, "checkpoint") + ", written in " +
+                     duration_text(save_seconds_) + " beside the steps");
   add("versions", fmt::format("topknot {} ({}), torch {}", TOPKNOT_VERSION, built_from(),
                               options_.torch));
   add("weights", outcome.weights_hash);

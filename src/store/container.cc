@@ -72,8 +72,29 @@ void Container::view(const std::string& name, Dtype dtype, Shape shape,
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % bytes_of(dtype) != 0)
     throw ContractError("The array " + in_quotes(name) +
                         " is not aligned to its elements.");
-  if (!arrays_.emplace(name, Array{dtype, std::move(shape), bytes}).second)
+  if (!arrays_.emplace(name, Array{dtype, std::move(shape), bytes, true}).second)
     throw ContractError("There are two arrays called " + in_quotes(name) + ".");
+}
+
+void Container::take_over(const std::string& name, std::shared_ptr<const void> memory) {
+  arrays_.at(name).borrowed = false;
+  kept_.push_back(std::move(memory));
+}
+
+void Container::keep_views() {
+  for (auto& [name, array] : arrays_) {
+    if (!array.borrowed) continue;
+    auto copy = std::make_shared<const std::vector<std::byte>>(array.bytes.begin(),
+                                                               array.bytes.end());
+    array.bytes = *copy;
+    take_over(name, std::move(copy));
+  }
+}
+
+std::uint64_t Container::bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& [name, array] : arrays_) sum += array.bytes.size();
+  return sum;
 }
 
 const Array& Container::at(std::string_view name) const {
@@ -160,8 +181,9 @@ Container Container::parse(std::vector<std::byte> file, const std::string& what)
     const auto piece = data.subspan(entry.begin, entry.end - entry.begin);
     if ((kLengthBytes + length + entry.begin) % bytes_of(entry.dtype) != 0)
       throw DataError(what + " has " + in_quotes(name) + " where it is not aligned.");
-    container.arrays_.emplace_hint(container.arrays_.end(), name,
-                                   Array{entry.dtype, std::move(entry.shape), piece});
+    container.arrays_.emplace_hint(
+        container.arrays_.end(), name,
+        Array{entry.dtype, std::move(entry.shape), piece, false});
   }
   container.kept_.push_back(std::move(kept));
   return container;

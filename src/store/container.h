@@ -51,6 +51,7 @@ struct Array {
   Dtype dtype = Dtype::u8;
   Shape shape;
   std::span<const std::byte> bytes;
+  bool borrowed = false;  ///< whether the bytes are the caller's
 };
 
 /// Arrays by name, in memory of the caller or of the container. Copies share the memory of the
@@ -80,7 +81,7 @@ class Container {
   void keep(const std::string& name, std::vector<T> values, Shape shape) {
     auto kept = std::make_shared<const std::vector<T>>(std::move(values));
     view(name, std::span<const T>(*kept), std::move(shape));
-    kept_.push_back(std::move(kept));
+    take_over(name, std::move(kept));
   }
   template <Element T>
   void keep(const std::string& name, std::vector<T> values) {
@@ -92,9 +93,14 @@ class Container {
     keep(name, std::vector<T>{scalar}, {});
   }
 
+  /// Copies all that is in memory of the caller, which may change from here on.
+  void keep_views();
+
   const std::map<std::string, Array, std::less<>>& arrays() const noexcept {
     return arrays_;
   }
+  /// Of all arrays.
+  std::uint64_t bytes() const noexcept;
   bool has(std::string_view name) const { return arrays_.contains(name); }
   /// Throws DataError when there is none of that name.
   const Array& at(std::string_view name) const;
@@ -123,6 +129,8 @@ class Container {
   static Container parse(std::vector<std::byte> file, const std::string& what);
 
  private:
+  /// `memory` holds the array's bytes.
+  void take_over(const std::string& name, std::shared_ptr<const void> memory);
   const Array& typed(std::string_view name, Dtype dtype) const;
   std::string_view one(std::string_view name) const;
 

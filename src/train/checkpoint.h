@@ -28,7 +28,8 @@ struct Live {
   Optimizer* outer;  ///< of local steps; null without
 };
 
-/// The containers are views of the live memory: nothing may change before they are written.
+/// The containers are views of the live memory: nothing may change before they are written or
+/// copied.
 struct Snapshot {
   store::Container shared;  ///< the same on all ranks
   store::Container own;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "topknot/error.h"
-#include "train/stopwatch.h"
 
 namespace topknot::train {
 namespace {
@@ -25,6 +24,7 @@ CheckpointPolicy::CheckpointPolicy(const Job& job, const TrainOptions& options,
   if (options.checkpoints.empty()) return;
   folder_.emplace(store::disk(), options.checkpoints.string());
   link_ = link.channel(channel);
+  saves_.emplace(*folder_, *link_);
 }
 
 void CheckpointPolicy::resume(Live live, std::vector<std::string>& notices) {
@@ -48,16 +48,20 @@ bool CheckpointPolicy::is_due(std::uint64_t step, bool epoch_ended, bool run_end
   return run_ends || (every > 0 ? step / every > last / every : epoch_ended);
 }
 
-void CheckpointPolicy::save(Live live, Observer& observer, bool must_succeed) {
-  const Stopwatch watch;
-  const std::uint64_t step = live.position.step;
+void CheckpointPolicy::save(Live live, Observer& observer) {
+  finish(observer);
+  auto [shared, own] = snapshot(live);
+  if (!job_.auto_choice.empty()) shared.metadata[kAutoChoice] = job_.auto_choice;
+  saves_->start(live.position.step, std::move(shared), std::move(own),
+                {config_of(job_), live.replica.fingerprint()});
+}
+
+void CheckpointPolicy::finish(Observer& observer, bool must_succeed) {
+  if (!saves_ || !saves_->is_under_way()) return;
   try {
-    auto [shared, own] = snapshot(live);
-    if (!job_.auto_choice.empty()) shared.metadata[kAutoChoice] = job_.auto_choice;
-    folder_->save(*link_, step, std::move(shared), std::move(own),
-                  {config_of(job_), live.replica.fingerprint()});
+    const auto [step, seconds] = saves_->finish();
     failures_ = 0;
-    observer.on_checkpoint(step, watch.seconds());
+    observer.on_checkpoint(step, seconds);
   } catch (const StorageError& error) {
     if (must_succeed || ++failures_ == kMostFailures) throw;
     observer.on_checkpoint_failed(error.what());

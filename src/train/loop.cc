@@ -8,8 +8,8 @@
 //
 // With local steps the exchange and the message come at the end of a round of steps. Everything
 // that reads or changes the weights comes between rounds: settling, comparing the ranks,
-// evaluation at the end of an epoch, checkpoints. So the end of an epoch or of the run closes a
-// round early.
+// evaluation at the end of an epoch, copying a checkpoint, which a thread then writes. So the end
+// of an epoch or of the run closes a round early.
 
 #include "train/loop.h"
 
@@ -70,6 +70,7 @@ Outcome Loop::run() {
     step();
     if (round_.empty() && !nonfinite_.failed()) between_rounds();
   }
+  checkpoints_.finish(observer_, /*must_succeed=*/stopping_);
   drift_.require_equal(live());
   outcome_.recorded_steps = recorder_.finish();
   if (job_.evaluate && !stopping_ && !evaluated_ && !nonfinite_.failed()) evaluate();
@@ -135,7 +136,11 @@ void Loop::step() {
   if (!record.finite) passes_.restore();
   if (closes_round) {
     const Stopwatch agreement;
-    stopping_ = share_round(control_, round_, observer_.asked_to_stop());
+    const RoundAgreement agreed = share_round(
+        control_, round_,
+        {.stopping = observer_.asked_to_stop(), .is_written = checkpoints_.is_written()});
+    stopping_ = agreed.stopping;
+    save_is_written_ = agreed.is_written;
     record.agree_seconds = agreement.seconds();
   }
   record.seconds = watch.seconds();
@@ -172,6 +177,7 @@ void Loop::end_round() {
 }
 
 void Loop::between_rounds() {
+  if (save_is_written_) checkpoints_.finish(observer_);
   const std::uint64_t step = progress_.position.step;
   const bool epoch_ends = progress_.epoch_is_done();
   const bool run_ends = progress_.is_over() || (epoch_ends && progress_.is_last_epoch());
@@ -184,7 +190,7 @@ void Loop::between_rounds() {
   if (epoch_ends) end_epoch();
   if (checkpoints_.is_due(step, epoch_ends, stopping_ || progress_.is_over())) {
     drift_.require_equal(live());
-    checkpoints_.save(live(), observer_, /*must_succeed=*/stopping_);
+    checkpoints_.save(live(), observer_);
   }
 }
 
@@ -228,6 +234,7 @@ Outcome Loop::finish() {
   totals_.write_to(outcome_, outcome_.steps - first_step_);
   outcome_.traffic = replica_.engine().traffic();
   outcome_.weights_hash = replica_.weights_hash();
+  outcome_.checkpoint_bytes = checkpoints_.copied_bytes();
   outcome_.skipped_steps = nonfinite_.skipped_steps();
   outcome_.not_finite = nonfinite_.failure();
   outcome_.stopped_early = stopping_ && !progress_.is_over() && !nonfinite_.failed();

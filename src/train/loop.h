@@ -78,6 +78,7 @@ class Loop {
   Stopwatch epoch_watch_;
   bool evaluated_ = false;  // since the last step
   bool stopping_ = false;
+  bool save_is_written_ = false;  // on all ranks
   Outcome outcome_;
 };
 

@@ -5,19 +5,20 @@
 
 namespace topknot::train {
 
-bool share_round(ControlChannel& control, std::span<StepRecord> round,
-                 bool asked_to_stop) {
-  std::vector<double> mine = {asked_to_stop ? 1.0 : 0.0};
+RoundAgreement share_round(ControlChannel& control, std::span<StepRecord> round,
+                           RoundAgreement own) {
+  std::vector<double> mine = {own.stopping ? 1.0 : 0.0, own.is_written ? 1.0 : 0.0};
   for (StepRecord& step : round) {
     mine.insert(mine.end(), {step.loss, step.finite ? 1.0 : 0.0,
                              static_cast<double>(step.report.sent_bytes)});
     step.loss = 0;
   }
-  bool stopping = false;
+  RoundAgreement agreed{.stopping = false, .is_written = true};
   const std::vector<std::vector<double>> all = control.gather(mine);
   for (const std::vector<double>& one : all) {
-    stopping |= one[0] != 0;
-    auto value = one.begin() + 1;
+    agreed.stopping |= one[0] != 0;
+    agreed.is_written &= one[1] != 0;
+    auto value = one.begin() + 2;
     for (StepRecord& step : round) {
       step.loss += *value++;
       step.finite &= *value++ != 0;
@@ -25,7 +26,7 @@ bool share_round(ControlChannel& control, std::span<StepRecord> round,
     }
   }
   for (StepRecord& step : round) step.loss /= static_cast<double>(all.size());
-  return stopping;
+  return agreed;
 }
 
 }  // namespace topknot::train

@@ -101,6 +101,7 @@ class Observer {
   /// this rank's, and in no StepRecord.
   virtual void on_settling(std::uint64_t /*steps*/, std::uint64_t /*sent_bytes*/) {}
   virtual void on_epoch(const EpochRecord&) {}
+  /// The checkpoint of this step is on the disk; writing it took so long, beside later steps.
   virtual void on_checkpoint(std::uint64_t /*step*/, double /*seconds*/) {}
   /// A checkpoint could not be written. Training continues; three failures in a row end it.
   virtual void on_checkpoint_failed(const std::string& /*sentence*/) {}
@@ -151,6 +152,7 @@ struct Outcome {
   Traffic traffic;                      ///< of this rank in this run
   std::string weights_hash;             ///< 16 hexadecimal digits
   bool stopped_early = false;           ///< was asked to stop, and saved a checkpoint
+  std::uint64_t checkpoint_bytes = 0;   ///< that this rank has copied for a checkpoint
   std::uint64_t recorded_steps = 0;     ///< whose gradients are in the file
   std::uint64_t skipped_steps = 0;      ///< of this run, because they were not finite
   /// Why the run failed: a step was not finite (nonfinite=abort), too many were (skip_limit), or
