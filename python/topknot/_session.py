@@ -184,8 +184,8 @@ def state_dict(owner: Any) -> dict[str, Any]:
         "step": session.core.step(),
         "optimizer_steps": session.steps(),
         "order": bucket_order(session.core) if session.ddp is not None else [],
-        "outer": {} if session.rounds is None else session.rounds.outer_state(),
         "values": session.core.save(),
+        "outer": {} if session.rounds is None else session.rounds.outer_state(),
     }
 
 
