@@ -106,12 +106,15 @@ Json to_json(const Options& options, int ranks, const std::vector<Block>& blocks
           {"fits", fitted}};
 }
 
+std::string gradients_text(const Options& options) {
+  return options.gradients.recorded()
+             ? options.gradients.summary()
+             : fmt::format("correlation {}", options.correlation);
+}
+
 void print_header(const Options& options, int ranks) {
-  const std::string gradients = options.gradients.recorded()
-                                    ? options.gradients.summary()
-                                    : fmt::format("correlation {}", options.correlation);
   fmt::print("# topknot {} bench allreduce: {} ranks, {} steps, {}\n", TOPKNOT_VERSION,
-             ranks, options.steps, gradients);
+             ranks, options.steps, gradients_text(options));
   fmt::print("#\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>32}  {:>32}\n", "", "", "", "",
              "", "out-of-place           ", "in-place           ");
   fmt::print(
@@ -145,10 +148,10 @@ void print_row(const Options& options, int ranks, const Row& row) {
       "{:>8.0f}  {:>8.0f}  {:>8.0f}  {:>10.0f}  {:>10.0f}  {:>5.0f}  {:>6.2f}  "
       "{:>7.2f}x\n",
       bytes, row.n, "float", "sum", -1, in_place ? none : timed, in_place ? timed : none,
-      row.parameters.empty() ? row.collective : row.collective + ":" + row.parameters,
-      options.problem.density, coordinates_for(row.n, options.problem.density),
-      1e6 * row.select_seconds, 1e6 * row.wait_seconds, 1e6 * std::max(rest, 0.0),
-      row.sent_bytes_max, row.received_bytes_max, row.messages_max,
+      name_of(row), options.problem.density,
+      coordinates_for(row.n, options.problem.density), 1e6 * row.select_seconds,
+      1e6 * row.wait_seconds, 1e6 * std::max(rest, 0.0), row.sent_bytes_max,
+      row.received_bytes_max, row.messages_max,
       row.wait_seconds > 0 ? moved / 1e9 / row.wait_seconds : 0, row.vs_dense);
 }
 
@@ -177,11 +180,9 @@ void print_block(const Options& options, const Block& block) {
 }
 
 void print_table(const Options& options, int ranks, const std::vector<Block>& blocks) {
-  const std::string gradients = options.gradients.recorded()
-                                    ? options.gradients.summary()
-                                    : fmt::format("correlation {}", options.correlation);
   fmt::print("# topknot {} bench allreduce: {} ranks, density {}, {} steps, {}\n",
-             TOPKNOT_VERSION, ranks, options.problem.density, options.steps, gradients);
+             TOPKNOT_VERSION, ranks, options.problem.density, options.steps,
+             gradients_text(options));
   fmt::print("# network: {}\n", network_text(options));
   fmt::print("# {:<34}{:>11}{:>11}{:>11}{:>7}{:>12}{:>10}\n", "collective", "time p50",
              "p99", "sent", "msgs", "in the sum", "vs dense");

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <set>
 
 #include "cli/run_folder.h"
@@ -70,8 +69,7 @@ std::vector<Combination> combine(const train::Job& job, const Choices& choices) 
 
 RunState state_of(const fs::path& folder, const train::Job& job) {
   if (!fs::exists(folder / "run.json")) return RunState::absent;
-  std::ifstream stream(folder / "run.json");
-  const Json run = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  const Json run = read_json(folder / "run.json");
   if (!run.is_object() || !run.contains("job"))
     throw ConfigError(
         fmt::format("{} is damaged: remove this folder, and the run is made again.",

@@ -59,10 +59,6 @@ std::string four_digits(double value) { return fmt::format("{:.4f}", value); }
 std::string percent(double value) { return fmt::format("{:.2f} %", 100 * value); }
 std::string milliseconds(double value) { return fmt::format("{:.2f}", 1e3 * value); }
 
-double sent_per_step(const RunData& run) {
-  return run.bytes / static_cast<double>(std::max<std::uint64_t>(run.steps, 1));
-}
-
 std::vector<Column> columns_for(const std::string& metric,
                                 const std::optional<double>& target) {
   const auto time = [](double StepTimes::*part) {
@@ -75,10 +71,11 @@ std::vector<Column> columns_for(const std::string& metric,
       {"train_loss", "train loss", [](const RunData& run) { return run.train_loss; },
        four_digits},
       {"sent_bytes_per_step", "sent/step",
-       [](const RunData& run) { return std::optional(sent_per_step(run)); }, bytes_text},
+       [](const RunData& run) { return std::optional(run.bytes_per_step()); },
+       bytes_text},
       {"share_of_dense", "of dense",
        [](const RunData& run) {
-         return std::optional(sent_per_step(run) /
+         return std::optional(run.bytes_per_step() /
                               run.run.value("dense_bytes_per_step", 0.0));
        },
        percent},

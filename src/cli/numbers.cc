@@ -24,6 +24,12 @@ std::vector<std::string> split_specs(std::string_view text) {
   return specs;
 }
 
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+double at_least_one(std::uint64_t count) {
+  return static_cast<double>(std::max<std::uint64_t>(count, 1));
+}
+
 std::string with_commas(std::uint64_t number) {
   std::string text = std::to_string(number);
   for (std::size_t at = text.size(); at > 3;) {

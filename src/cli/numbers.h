@@ -15,6 +15,11 @@ namespace topknot::cli {
 /// before it.
 std::vector<std::string> split_specs(std::string_view text);
 
+/// `part` of `whole`, 0 where that is 0.
+double share(double part, double whole);
+/// To divide by.
+double at_least_one(std::uint64_t count);
+
 /// 1234567 as "1,234,567".
 std::string with_commas(std::uint64_t number);
 /// "1 epoch", "1,404 epochs"

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "cli/run_folder.h"
 #include "topknot/error.h"
@@ -24,11 +23,6 @@ constexpr std::string_view kFree[] = {
 
 bool is_one_of(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-Json read_json(const fs::path& file) {
-  std::ifstream stream(file);
-  return Json::parse(stream, nullptr, /*allow_exceptions=*/false);
 }
 
 /// An optimizer of another kind has another state; its parameters may change.

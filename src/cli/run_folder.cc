@@ -39,11 +39,6 @@ void remove_traces_of_the_last_run(const fs::path& folder) {
       fs::remove(entry.path());
 }
 
-Json read_json(const fs::path& path) {
-  std::ifstream stream(path);
-  return Json::parse(stream, nullptr, /*allow_exceptions=*/false);
-}
-
 void require_same_data(const Json& before, const Json& now) {
   const char* const field = "data_fingerprint";
   if (!before.is_object() || !before.contains(field) || !now.contains(field)) return;

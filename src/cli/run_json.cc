@@ -95,6 +95,11 @@ Json epoch_line(const train::EpochRecord& record) {
   return line;
 }
 
+Json read_json(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return Json::parse(stream, nullptr, /*allow_exceptions=*/false);
+}
+
 Json buckets_json(const train::Start& start) {
   Json buckets = Json::array();
   for (const Layout& layout : start.buckets)

@@ -35,6 +35,9 @@ std::string scheme_text(const train::Job& job, const train::Job& as_run);
 /// Both, for a person: "knot: residual + topk + knot at density 0.01".
 std::string scheme_and_exchange(const train::Job& job, const train::Job& as_run);
 
+/// A file's content; discarded, so no object, where there is none or it is not JSON.
+Json read_json(const std::filesystem::path& file);
+
 /// Sums over lines of steps.jsonl.
 struct StepTotals {
   std::uint64_t steps = 0;

@@ -36,12 +36,6 @@ void write_times(EventFile& events, const train::StepRecord& record) {
     events.scalar("exchange/residual_norm", record.step, record.residual_norm);
 }
 
-double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
-
-double at_least_one(std::uint64_t count) {
-  return static_cast<double>(std::max<std::uint64_t>(count, 1));
-}
-
 }  // namespace
 
 RunLog::RunLog(const train::Job& job, const RunLogOptions& options)

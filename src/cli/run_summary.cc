@@ -10,16 +10,6 @@
 #include "cli/run_log.h"
 
 namespace topknot::cli {
-namespace {
-
-double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
-
-double at_least_one(std::uint64_t count) {
-  return static_cast<double>(std::max<std::uint64_t>(count, 1));
-}
-
-}  // namespace
-
 Json RunLog::result(const train::Outcome& outcome) const {
   const double sent = outcome.sent_bytes_per_step * at_least_one(own_.applied);
   const double exposed =

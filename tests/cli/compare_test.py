@@ -103,6 +103,17 @@ class Combinations(Case):
         self.assertIsNone(row["test_loss"])
         self.assertAlmostEqual(row["train_loss"], (2 + 1 + 2 / 3) / 3)  # the fourth is not finite
 
+    def test_skipped_steps_are_no_savings_and_settling_counts(self):
+        words = ("--scheme", "knot", "--steps", "4", "--json")
+        (row,) = json.loads(self.run_it(*words).stdout)["results"]
+        self.assertAlmostEqual(row["sent_bytes_per_step"], (100 + 101 + 102 + 103) / 3)
+        run = self.out / "knot-seed1"
+        self.assertEqual(json.loads((run / "result.json").read_text())["sent_bytes_per_step"],
+                         row["sent_bytes_per_step"])
+        (run / "settlings.jsonl").write_text('{"step": 2, "sent_bytes": 300}\n')
+        (row,) = json.loads(self.run_it(*words).stdout)["results"]
+        self.assertAlmostEqual(row["sent_bytes_per_step"], (100 + 101 + 102 + 103 + 300) / 3)
+
     def test_one_that_diverges_is_a_result(self):
         out = self.run_it("--scheme", "dense,knot", "--set", "lr=1e38")
         self.assertEqual(self.runs(), ["dense-seed1", "knot-seed1"])

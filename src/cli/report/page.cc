@@ -111,7 +111,6 @@ std::string describe_exchange(const Json& job) {
 }
 
 Json to_json(const RunData& data, const PageOptions& options) {
-  const double steps = static_cast<double>(std::max<std::uint64_t>(data.steps, 1));
   const Json& job =
       data.run.contains("job_as_run") ? data.run["job_as_run"] : data.run["job"];
   const auto reached =
@@ -126,7 +125,7 @@ Json to_json(const RunData& data, const PageOptions& options) {
           {"test_loss", number_or_null(data.test_loss)},
           {"train_loss", number_or_null(data.train_loss)},
           {"sent_bytes", short_number(data.bytes)},
-          {"sent_bytes_per_step", short_number(data.bytes / steps)},
+          {"sent_bytes_per_step", short_number(data.bytes_per_step())},
           {"dense_bytes_per_step", data.run.value("dense_bytes_per_step", Json())},
           {"seconds_to_target", reached ? short_number(reached->seconds) : Json()},
           {"bytes_to_target", reached ? short_number(reached->bytes) : Json()},

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "cli/report/network_time.h"
@@ -127,6 +128,15 @@ MeasuredStep measured(const Json& line, double n) {
   return step;
 }
 
+/// Bytes that settled residuals, by the number of steps before.
+std::map<double, double> settlings_in(const fs::path& folder) {
+  std::map<double, double> bytes;
+  for_each_line(folder / "settlings.jsonl", [&](const Json& line) {
+    bytes[number_in(line, "step")] += or_zero(number_in(line, "sent_bytes"));
+  });
+  return bytes;
+}
+
 /// Returns the place after each step: epochs.jsonl knows its steps only.
 std::vector<Place> read_steps(RunData& data, NetworkTime* network) {
   const fs::path file = data.folder / "steps.jsonl";
@@ -134,6 +144,7 @@ std::vector<Place> read_steps(RunData& data, NetworkTime* network) {
   data.curve.values = {{"loss", {}}, {"density", {}},   {"agreed", {}},
                        {"sent", {}}, {"threshold", {}}, {"residual", {}}};
   Thinner thinner(data.curve, std::max<std::size_t>(1, (lines + kPoints - 1) / kPoints));
+  const std::map<double, double> settlings = settlings_in(data.folder);
   std::vector<Place> places(1);
   const double n = parameters_of(data);
   for_each_line(file, [&](const Json& line) {
@@ -145,6 +156,9 @@ std::vector<Place> read_steps(RunData& data, NetworkTime* network) {
     Place place = places.back();
     ++place.steps;
     place.bytes += or_zero(sent);
+    if (const auto settled = settlings.find(place.steps); settled != settlings.end())
+      place.bytes += settled->second;
+    data.applied += line.value("finite", true) ? 1 : 0;
     place.seconds += step.seconds;
     if (network != nullptr) place.network_seconds += network->seconds(step);
     places.push_back(place);
@@ -260,6 +274,10 @@ bool lower_is_better(const std::string& metric) {
   return metric.find("perplexity") != std::string::npos ||
          metric.find("error") != std::string::npos ||
          metric.find("loss") != std::string::npos;
+}
+
+double RunData::bytes_per_step() const {
+  return bytes / static_cast<double>(std::max<std::uint64_t>(applied, 1));
 }
 
 std::optional<RunData::Reached> RunData::reached(double target) const {

@@ -53,9 +53,10 @@ struct RunData {
   Json run;  ///< run.json
   bool finished = false;
   std::uint64_t steps = 0;
+  std::uint64_t applied = 0;   ///< of them: what was skipped is no saving
   double seconds = 0;          ///< of all steps, without evaluation
   double network_seconds = 0;  ///< the same on the network that was asked for, or 0
-  double bytes = 0;            ///< of the busiest rank, in all
+  double bytes = 0;            ///< of the busiest rank, in all, settling included
   StepTimes times;
   std::string metric_name;  ///< empty: never evaluated
   std::optional<double> metric;
@@ -65,6 +66,9 @@ struct RunData {
   Curve
       curve;  ///< loss, density, agreed, sent, threshold, residual; at most kPoints of them
   Curve epochs;  ///< metric, test_loss
+
+  /// By the busiest rank, for a step that was applied.
+  double bytes_per_step() const;
 
   /// After how many seconds or bytes of training an evaluation first gave `target` or better.
   struct Reached {
