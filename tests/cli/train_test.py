@@ -35,7 +35,7 @@ class Lists(unittest.TestCase):
         self.assertEqual(out.returncode, 0, out.stderr)
         self.assertEqual(out.stdout, subprocess.run([COMMAND, "list", "jobs"], env=CLEAN, text=True,
                                                     capture_output=True, check=True).stdout)
-        names = [line.split()[0] for line in out.stdout.splitlines()[1:]]
+        names = re.findall(r"^  (\S+)", out.stdout, re.MULTILINE)
         self.assertEqual(names, sorted(file.stem for file in (TREE / "jobs").glob("*.toml")))
 
     def test_the_page_has_every_key_as_the_command_says_it(self):
