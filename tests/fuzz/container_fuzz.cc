@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as a file of a checkpoint, in three ways that the first byte of an input
+// Any bytes as a file of a checkpoint, in four ways that the first byte of an input
 // chooses between: the file itself; a header whose length is put right, before so many
-// bytes of data as the second byte says; a manifest whose hash is put right.
+// bytes of data as the second byte says; a manifest whose hash is put right; a header as the
+// second, of a file of recorded gradients.
 //
 // What reads must lie inside the file and must come back the same from what it writes.
 #include <algorithm>
@@ -10,15 +11,19 @@
 #include <vector>
 
 #include "core/hash.h"
+#include "fuzz/containers.h"
 #include "fuzz/input.h"
 #include "store/container.h"
+#include "store/gradients.h"
 #include "store/manifest.h"
+#include "store/memory_files.h"
 #include "topknot/error.h"
 
 namespace {
 
 using namespace topknot;
 using namespace topknot::store;
+using topknot::fuzz::container_of;
 using topknot::fuzz::require;
 
 std::vector<std::byte> file_of(const Container& container) {
@@ -50,15 +55,18 @@ void check_container(std::vector<std::byte> file) {
   }
 }
 
-std::vector<std::byte> with_length(std::span<const std::byte> header, std::size_t data) {
-  std::vector<std::byte> file;
-  const std::size_t padded = (header.size() + 7) / 8 * 8;
-  for (std::size_t i = 0; i < 8; ++i)
-    file.push_back(static_cast<std::byte>(padded >> (8 * i)));
-  file.insert(file.end(), header.begin(), header.end());
-  file.resize(8 + padded, std::byte{' '});
-  file.resize(file.size() + data);
-  return file;
+void check_gradients(const std::vector<std::byte>& file) {
+  testing::MemoryFiles files;
+  files.make_folder("f");
+  const std::span<const std::byte> piece = file;
+  write_new(files, "f/gradients", std::span(&piece, 1));
+  try {
+    const RecordedGradients read(files, "f/gradients");
+    for (std::size_t step = 0; step < read.steps().size(); ++step)
+      for (std::size_t rank = 0; rank < read.ranks().size(); ++rank)
+        require(read.flat(step, rank).size() == read.layout().size());
+  } catch (const DataError&) {
+  }
 }
 
 void check_manifest(std::span<const std::byte> body) {
@@ -79,15 +87,18 @@ void check_manifest(std::span<const std::byte> body) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> input = std::as_bytes(std::span(data, size));
   if (size < 2) return 0;
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
       check_container({input.begin() + 1, input.end()});
       break;
     case 1:
-      check_container(with_length(input.subspan(2), data[1]));
+      check_container(container_of(input.subspan(2), data[1]));
+      break;
+    case 2:
+      check_manifest(input.subspan(1));
       break;
     default:
-      check_manifest(input.subspan(1));
+      check_gradients(container_of(input.subspan(2), data[1]));
       break;
   }
   return 0;
