@@ -102,6 +102,7 @@ class LayersTest(unittest.TestCase):
             ("src/store/a.cc", "train/loop.h"),
             ("src/engine/a.cc", "job/keys.h"),
             ("src/job/a.cc", "train/loop.h"),
+            ("src/sim/a.cc", "train/loop.h"),
             ("src/train/a.cc", "cli/print.h"),
         ]:
             with self.subTest(path=path, header=header):
@@ -114,7 +115,7 @@ class LayersTest(unittest.TestCase):
             ("src/memory/a.cc", "transports/network.h"),
             ("src/engine/a.cc", "data/idx.h"),
             ("src/store/a.cc", "engine/bucket.h"),
-            ("src/sim/a.cc", "train/loop.h"),
+            ("src/sim/a.cc", "job/keys.h"),
         ]:
             with self.subTest(path=path, header=header):
                 self.assert_caught(path, f'#include "{header}"\n', header, "blind")

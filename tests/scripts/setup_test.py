@@ -49,7 +49,8 @@ class SetupTest(unittest.TestCase):
         self.be_user(0)
         self.stand_in(self.root / ".venv/bin/python", PYTHON % sys.executable)
         for package in ["torch-2.13.0+cpu", "numpy-2.4.6", "pytest-9.2.0",
-                        "scikit_build_core-1.1.1", "build-1.3.0", "matplotlib-3.11.2"]:
+                        "scikit_build_core-1.1.1", "build-1.3.0", "matplotlib-3.11.2",
+                        "lightning-2.6.1", "accelerate-1.12.0", "transformers-5.1.0"]:
             self.install(package)
         self.offer_wheels(torch=200)
 
@@ -169,6 +170,19 @@ class SetupTest(unittest.TestCase):
         for words in ["CUDA", "2.7 GB", "download.pytorch.org/whl/cpu", "TOPKNOT_TORCH=OFF"]:
             self.assertIn(words, said)
         self.assertEqual(ran[-1], "python -m pip install torch==2.13.0")
+
+    def test_takes_the_frameworks_of_the_adapters_and_no_other_torch(self):
+        self.remove("lightning-2.6.1")
+        status, said, ran = self.setup()
+        self.assertEqual(status, 0)
+        self.assertEqual(ran, ["python -m pip install -qq --no-compile torch==2.13.0 lightning"])
+        self.assertEqual(said, "setup: installing by pip into .venv, for tests: lightning\n")
+
+    def test_goes_on_without_the_frameworks_that_pip_cannot_get(self):
+        self.remove("lightning-2.6.1")
+        status, said, _ = self.setup(PIP_STATUS="1")
+        self.assertEqual(status, 0)
+        self.assertIn("could not install lightning", said)
 
     def test_goes_on_without_torch_when_told_to(self):
         shutil.rmtree(self.root / ".venv")
