@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <charconv>
 #include <concepts>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -46,7 +45,7 @@ class Text {
  public:
   Text& operator<<(std::string_view words) noexcept {
     const std::size_t length = std::min(words.size(), bytes_.size() - size_);
-    std::memcpy(bytes_.data() + size_, words.data(), length);
+    std::copy_n(words.begin(), length, bytes_.data() + size_);
     size_ += length;
     return *this;
   }
