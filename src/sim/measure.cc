@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/bucket.h"
@@ -30,6 +31,16 @@ double agree(ControlChannel& control, double x) {
   const auto all = control.gather(std::vector<double>{x});
   for (const auto& of_rank : all) sum += of_rank[0];
   return sum / static_cast<double>(all.size());
+}
+
+/// Of each step the slowest rank's time, for which the others wait, be it slow or without a core
+/// of its own; of these the median. The same on all ranks.
+double slowest(ControlChannel& control, const std::vector<double>& seconds) {
+  std::vector<double> steps = seconds;
+  for (const auto& of_rank : control.gather(seconds))
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      steps[i] = std::max(steps[i], of_rank[i]);
+  return median(std::move(steps));
 }
 
 class Ring {
@@ -106,7 +117,7 @@ std::vector<WorkSample> sample_work(Transport& link, ControlChannel& control, in
       bytes = static_cast<double>(trace.sent_bytes);
     }
     samples.push_back({static_cast<double>(n), agree(control, bytes),
-                       std::max(agree(control, median(seconds)), 1e-9)});
+                       std::max(slowest(control, seconds), 1e-9)});
   }
   return samples;
 }
