@@ -28,7 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "python"
 VENV = BUILD / "venv"
 PYTHON = VENV / "bin" / "python"
-LINK_MODULE = ROOT / "python" / "tests" / "link_module.cc"  # built, and not installed
+# Built, and not installed.
+MODULES = [str(ROOT / "python" / "tests" / f"{name}_module.cc") for name in ("link", "host")]
 PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
@@ -77,7 +78,7 @@ def wheel(sdist) -> pathlib.Path:
     unpack(sdist, BUILD / "source")
     run(sys.executable, *PIP, "wheel", "--no-build-isolation", "--no-deps", "--no-index",
         f"--config-settings=build-dir={BUILD / 'cmake'}", f"--wheel-dir={sdist.parent}",
-        f"--config-settings=cmake.define.TOPKNOT_LINK_MODULE={LINK_MODULE}",
+        f"--config-settings=cmake.define.TOPKNOT_TEST_MODULES={';'.join(MODULES)}",
         BUILD / "source")  # fmt: skip
     (made,) = sdist.parent.glob("*.whl")
     return made
@@ -94,7 +95,7 @@ def python(wheel) -> pathlib.Path:
 def environment() -> dict[str, str]:
     env = dict(os.environ)
     env.update(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", PYTHONDONTWRITEBYTECODE="1",
-               PYTHONPATH=str(BUILD / "cmake"))  # for the module of link_module.cc
+               PYTHONPATH=str(BUILD / "cmake"))  # for the modules of the tests
     return env
 
 

@@ -27,6 +27,7 @@ Without DDP, any torch optimizer exchanges its changes of the weights, every fou
     schemes, options       what scheme= may be; the options of all of these
     topknot.lightning, topknot.accelerate, topknot.transformers
                            adapters: import topknot.lightning, ...
+    topknot.device_kernels selection on a GPU: import topknot.device_kernels
     Error                  all exceptions: ConfigError, LinkError, DisagreementError, ContractError
 """
 

@@ -50,7 +50,8 @@ class SetupTest(unittest.TestCase):
         self.stand_in(self.root / ".venv/bin/python", PYTHON % sys.executable)
         for package in ["torch-2.13.0+cpu", "numpy-2.4.6", "pytest-9.2.0",
                         "scikit_build_core-1.1.1", "build-1.3.0", "matplotlib-3.11.2",
-                        "lightning-2.6.1", "accelerate-1.12.0", "transformers-5.1.0"]:
+                        "lightning-2.6.1", "accelerate-1.12.0", "transformers-5.1.0",
+                        "triton-3.9.0"]:
             self.install(package)
         self.offer_wheels(torch=200)
 
@@ -183,6 +184,13 @@ class SetupTest(unittest.TestCase):
         status, said, _ = self.setup(PIP_STATUS="1")
         self.assertEqual(status, 0)
         self.assertIn("could not install lightning", said)
+
+    def test_goes_on_without_triton_where_pip_cannot_get_it(self):
+        self.remove("triton-3.9.0")
+        status, said, ran = self.setup(PIP_STATUS="1")
+        self.assertEqual(status, 0)
+        self.assertEqual(ran, ["python -m pip install -qq --no-compile torch==2.13.0 triton"])
+        self.assertIn("could not install triton (see above): the tests of the device kernels", said)
 
     def test_goes_on_without_torch_when_told_to(self):
         shutil.rmtree(self.root / ".venv")
