@@ -143,6 +143,20 @@ def an_abandoned_channel_lets_go_of_memory():
     dist.barrier()
 
 
+def a_link_has_one_thread():
+    """However many ranks there are. The group has three of Gloo's own."""
+    group = dist.new_group(backend="gloo")
+    before = len(os.listdir("/proc/self/task"))
+    link = topknot_link.Link(group.group_name, 30)
+    assert len(os.listdir("/proc/self/task")) == before + 1
+    peers = [link.recv(p, 10) for p in range(size())]
+    for send in [link.send(p, b"hello") for p in range(size())]:
+        link.wait(send)
+    assert [link.wait(peer) for peer in peers] == [b"hello"] * size()
+    assert len(os.listdir("/proc/self/task")) == before + 1
+    dist.barrier()
+
+
 def native_allreduce_sums():
     x = torch.full((1000,), float(rank() + 1))
     new_link().allreduce(x)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transport over Gloo."""
 
+import pytest
+
 
 def test_keeps_messages_in_order_and_channels_apart(ranks):
     ranks(
@@ -22,6 +24,11 @@ def test_serves_four_ranks(ranks):
         "many_messages_under_way_come_in_order",
         "messages_wait_for_receives_that_come_late",
     )
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_has_one_thread_however_many_ranks_there_are(ranks, count):
+    ranks(count, "link_cases.py", "a_link_has_one_thread")
 
 
 def test_names_the_rank_that_is_silent(ranks):

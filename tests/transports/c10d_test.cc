@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -190,6 +191,54 @@ TEST(C10d, AllNameTheRankThatIsSilentAndNotTheOneThatWaitsForIt) {
   EXPECT_EQ(lost_by(errors[1]), 2);
 }
 
+TEST(C10d, ARankThatLeavesBecauseOfAnotherIsNotNamed) {
+  const auto net = std::make_shared<c10d::Net>(3);
+  const auto errors =
+      run_on(net,
+             [&](Transport& link) {
+               // 0 waits for 1, which waits for 2.
+               if (link.rank() == 2) {
+                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                 return net->lose(2);
+               }
+               Bytes in;
+               try {
+                 link.wait(link.recv(link.rank() + 1, in, 10));
+               } catch (...) {
+                 net->lose(link.rank());
+                 throw;
+               }
+             },
+             {.timeout = 30});
+  EXPECT_EQ(lost_by(errors[0]), 2);
+  EXPECT_EQ(lost_by(errors[1]), 2);
+}
+
+int threads_of_this_process() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& one :
+       std::filesystem::directory_iterator("/proc/self/task"))
+    ++count;
+  return count;
+}
+
+TEST(C10d, HasOneThreadHoweverManyRanksThereAre) {
+  for (const int ranks : {1, 2, 9, 64}) {
+    std::atomic<int> arrived = 0;
+    std::atomic<int> counted = 0;
+    std::atomic<int> threads = 0;
+    const int before = threads_of_this_process();
+    run_c10d(ranks, [&](Transport& link) {
+      ++arrived;
+      while (arrived < ranks) std::this_thread::yield();
+      if (link.rank() == 0) threads = threads_of_this_process() - before;
+      ++counted;
+      while (counted < ranks) std::this_thread::yield();
+    });
+    EXPECT_EQ(threads, 2 * ranks) << "the rank's own and the poller, for each";
+  }
+}
+
 // ---- frames
 
 std::string fault_in(const Bytes& memory) {
@@ -205,7 +254,7 @@ TEST(Frame, IsReadAsItWasMade) {
     const c10d_link::Header header{
         .channel = 7, .length = size, .rest_tag = size > eager ? 9U : 0U};
     Bytes memory = c10d_link::make_frame(header, std::span(whole).first(eager));
-    memory.resize(c10d_link::kEager + sizeof header);
+    memory.resize(c10d_link::kMostFrameBytes);
     const auto read = c10d_link::read_frame(memory);
     const auto* frame = std::get_if<c10d_link::Frame>(&read);
     ASSERT_NE(frame, nullptr) << fault_in(memory);
@@ -241,7 +290,23 @@ TEST(Frame, IsRefusedWhereItsHeaderCannotBe) {
   EXPECT_EQ(fault_in(make_frame({.kind = static_cast<c10d_link::Header::Kind>(3)}, {})),
             "a frame of the unknown kind 3");
   EXPECT_EQ(fault_in(make_frame({.length = 8}, Bytes(7))),
-            "a frame of 7 bytes where 8 were announced");
+            "a frame that was cut: it has fewer than the 8 bytes that were announced");
+}
+
+TEST(Frame, HasArrivedWithItsLastByte) {
+  for (const std::size_t size : {0, 1, 7, 8, 65536}) {
+    const Bytes frame = c10d_link::make_frame({.length = size}, Bytes(size));
+    Bytes memory(c10d_link::kMostFrameBytes);
+    for (std::size_t i = 0; i < frame.size(); ++i) {
+      if (i < 50 || i + 2 > frame.size()) {
+        EXPECT_FALSE(c10d_link::frame_has_arrived(memory)) << i << " of " << frame.size();
+      }
+      memory[i] = frame[i];
+    }
+    EXPECT_TRUE(c10d_link::frame_has_arrived(memory)) << frame.size();
+    c10d_link::clear_frame(memory);
+    EXPECT_EQ(std::ranges::count(memory, std::byte{}), std::ssize(memory));
+  }
 }
 
 TEST(C10d, NamesAPeerThatSendsFarMoreThanIsAskedFor) {

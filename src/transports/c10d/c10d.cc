@@ -3,12 +3,11 @@
 // c10d: ranks are the processes of a torch job, joined by a Gloo group of our own.
 //
 // Gloo receives into memory of a size that must be known beforehand: a shorter message is
-// accepted and not reported, a longer one ends the process. A caller can wait for a message but
-// not ask whether it has come. So every peer has a thread here that keeps a few receives posted,
-// each for a frame, and a message is sent as
+// accepted and not reported, a longer one ends the process. So a few receives are always posted for
+// each peer, each for a frame, and a message is sent as
 //
-//   frame   header and at most 64 KiB of the message     tag 0
-//   rest    what is left of it, if anything              a tag that the header names
+//   frame   header, at most 64 KiB of the message, mark   tag 0
+//   rest    what is left of it, if anything               a tag that the header names
 //
 // frame.h has the header, which has a checksum of its own: what it says decides where a message
 // goes. Frames and receives are matched in the Queue of their channel and sender; the rest is received
@@ -17,14 +16,29 @@
 // needs one round trip more, which takes less time than 64 KiB on a network that is slow enough
 // to compress for.
 //
+// Who reads the frames: A caller of Gloo can wait for a message but not ask whether it has come, and
+// a wait that times out closes every connection. A thread for each peer would wait well, but 64 ranks
+// on a machine would have 4,000 of them. A receive from any rank would need one thread, but a
+// round trip more for each message, because the sender has to be told which receive is meant;
+// and it does not end when a connection breaks. So
+//
+//   the thread that waits for a message of a rank waits for the frames of that rank, whichever
+//   channels they are for. Others that wait for the same rank wait for that thread.
+//
+//   one thread, the poller, reads the frames of the ranks for which nobody waits. It sees in memory
+//   that a frame has come: memory that is posted is all 0, and the last byte of a frame is not.
+//   Only then it waits for Gloo, which is about to say that the receive is done.
+//
+// The poller looks every 0.25 ms while frames come, and down to every 16 ms while none do.
+// It also keeps the deadlines. Every 0.1 s it asks of each connection whether it is broken: a wait that was
+// ended beforehand returns at once, and throws where the connection is broken and all frames that came
+// were read. The thread that waits for a rank sees at once when its connection breaks. The ranks agree
+// on the cause of a failure by FailureAgreement, whose control messages are frames; the poller
+// answers them while the rank computes.
+//
 // Order: Gloo matches messages of one tag with receives of that tag in the order in which both
 // were started. So the frames of one sender come in order; the rests have tags of their own.
 // python/tests/test_link.py checks this.
-//
-// The endpoint keeps the deadlines, because a wait of Gloo that times out closes every
-// connection. The thread of a peer sees at once when its connection breaks. The ranks agree on the
-// cause of a failure by FailureAgreement, whose control messages are frames; these threads answer
-// them while the rank computes.
 //
 // Messages are received into memory of the endpoint, and wait() moves them to the caller. Gloo
 // no longer reads what is being sent once its Work is destroyed, so abandon() frees the memory.

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/c10d/endpoint.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
-#include <functional>
 #include <list>
 
 #include "core/text.h"
@@ -15,18 +12,14 @@ namespace {
 
 using Kind = Header::Kind;
 
-constexpr int kFrameTag = 0;
 // How long a lost connection waits for another rank to report the cause first.
 constexpr std::chrono::milliseconds kCauseTime{200};
-constexpr std::chrono::milliseconds kNoTimeout{std::int64_t{1} << 40};
-
-at::Tensor tensor_over(const std::byte* bytes, std::size_t size) {
-  return at::from_blob(const_cast<std::byte*>(bytes), {static_cast<std::int64_t>(size)},
-                       at::kByte);
-}
-
-// c10d's abort() ends a wait for this message, now or later, and does nothing else.
-void wake(c10d::Work& work) { std::invoke(&c10d::Work::abort, work); }
+// Between two looks at what nobody waits for: short while frames come, and longer and longer while
+// none do.
+constexpr std::chrono::microseconds kShortestPause{250};
+constexpr std::chrono::microseconds kLongestPause{16'000};
+// A deadline is late by no more than this.
+constexpr auto kCheckTime = FailureAgreement::kAnswerTime / 10.0;
 
 }  // namespace
 
@@ -47,18 +40,17 @@ Endpoint::Endpoint(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int
       backend_(group_->getBackend(c10::DeviceType::CPU)),
       rank_(backend_->getRank()),
       size_(backend_->getSize()),
-      lost_(static_cast<std::size_t>(size_)),
+      peers_(static_cast<std::size_t>(size_)),
       next_tag_(static_cast<std::size_t>(size_)),
-      receivers_(static_cast<std::size_t>(size_)),
       agreement_(rank_, size_, options.timeout,
                  {[this](int to, const Bytes& message) { post_control(to, message); },
                   [this] { wake_all(); }}) {
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_) offer_frames(peer);
-  for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_)
-      receivers_[at(peer)].listener = std::thread([this, peer] { listen(peer); });
-  deadlines_ = std::thread([this] { keep_deadlines(); });
+      guarded(peer, [&] {
+        peers_[at(peer)].receiver = std::make_unique<PeerReceiver>(backend_, peer);
+      });
+  poller_ = std::thread([this] { poll(); });
 }
 
 Endpoint::~Endpoint() {
@@ -68,14 +60,9 @@ Endpoint::~Endpoint() {
     if (!agreement_.failed())
       for (int peer = 0; peer < size_; ++peer)
         if (peer != rank_) post(peer, {.kind = Kind::closing}, {});
-    for (PeerReceiver& receiver : receivers_)
-      for (Work& work : receiver.offers)
-        if (work) wake(*work);
   }
-  changed_.notify_all();
-  deadlines_.join();
-  for (PeerReceiver& receiver : receivers_)
-    if (receiver.listener.joinable()) receiver.listener.join();
+  closed_.notify_all();
+  poller_.join();
   keep_memory_for_gloo();
 }
 
@@ -84,13 +71,13 @@ Endpoint::~Endpoint() {
 // whole core. So the memory is kept until the process ends, as the group is.
 void Endpoint::keep_memory_for_gloo() {
   struct Kept {
-    std::vector<PeerReceiver> receivers;
+    std::vector<Peer> peers;
     std::deque<std::pair<Bytes, Work>> posted;
   };
   static std::mutex mutex;
   static auto& kept = *new std::list<Kept>;
   const std::scoped_lock lock(mutex);
-  kept.push_back({std::move(receivers_), std::move(posted_)});
+  kept.push_back({std::move(peers_), std::move(posted_)});
 }
 
 void Endpoint::start(std::uint64_t channel, Operation& operation,
@@ -109,9 +96,9 @@ void Endpoint::start(std::uint64_t channel, Operation& operation,
   }
   operation.bytes = make_frame(header, bytes.first(eager));
   guarded(operation.peer, [&] {
-    operation.frame = post_send(operation.peer, operation.bytes, kFrameTag);
+    operation.frame = post_send(*backend_, operation.peer, operation.bytes, kFrameTag);
     if (header.rest_tag != 0)
-      operation.rest = post_send(operation.peer, bytes.subspan(eager),
+      operation.rest = post_send(*backend_, operation.peer, bytes.subspan(eager),
                                  static_cast<int>(header.rest_tag));
   });
 }
@@ -124,20 +111,24 @@ void Endpoint::want(std::uint64_t channel, const std::shared_ptr<Operation>& ope
   } else {
     match(*operation, queue.arrived.front().first, queue.arrived.front().second);
     queue.arrived.pop_front();
-    --receivers_[at(operation->peer)].queued;
+    --peers_[at(operation->peer)].queued;
   }
 }
 
 void Endpoint::await_frame(const Operation& operation) {
-  std::unique_lock lock(mutex_);
+  const int peer = operation.peer;
+  Lock lock(mutex_);
   if (operation.matched) return;
-  const FailureAgreement::Wait wait(agreement_, operation.peer);
-  changed_.wait(lock, [&] {
-    return operation.matched || agreement_.failed() || lost_[at(operation.peer)];
-  });
+  const FailureAgreement::Wait wait(agreement_, peer);
+  while (!operation.matched && !agreement_.failed() && !peers_[at(peer)].lost) {
+    if (peer == rank_ || peers_[at(peer)].is_read)
+      changed_.wait(lock);
+    else
+      wait_for_frame(lock, peer);
+  }
   if (operation.matched) return;
   lock.unlock();
-  throw_lost(operation.peer, "");
+  throw_lost(peer, "");
 }
 
 void Endpoint::await(const Work& work, int peer, int whom) {
@@ -151,7 +142,7 @@ void Endpoint::await(const Work& work, int peer, int whom) {
   {
     const FailureAgreement::Wait wait(agreement_, whom);
     if (!agreement_.failed()) try {
-        done = work->wait(kNoTimeout);
+        done = wait_for(*work);
       } catch (const std::exception& error) {
         why = reason_of(error);
       }
@@ -189,7 +180,7 @@ void Endpoint::throw_lost(int peer, const std::string& sentence) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kCauseTime, [&] { return agreement_.failed(); });
     const int first = first_lost_.value_or(peer);
-    if (lost_[at(first)]) failure = {first, *lost_[at(first)]};
+    if (peers_[at(first)].lost) failure = {first, *peers_[at(first)].lost};
   }
   agreement_.fail(std::move(failure));
   agreement_.failure().raise();
@@ -199,14 +190,23 @@ std::string Endpoint::lost_sentence(int peer, const std::string& why) {
   return "rank " + std::to_string(peer) + " has gone" + (why.empty() ? "" : ": " + why);
 }
 
-// A deadline is late by no more than the pause between two checks.
-void Endpoint::keep_deadlines() {
-  constexpr auto pause = FailureAgreement::kAnswerTime / 10.0;
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, pause, [&] { return closing_; })) {
-    lock.unlock();
-    agreement_.check(Clock::now());
-    lock.lock();
+void Endpoint::poll() {
+  auto pause = kShortestPause;
+  Clock::time_point next_check;
+  Lock lock(mutex_);
+  while (!closing_) {
+    bool came = false;
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_) came |= read_what_has_arrived(lock, peer);
+    if (Clock::now() >= next_check) {
+      find_broken_connections();
+      lock.unlock();
+      agreement_.check(Clock::now());
+      lock.lock();
+      next_check = Clock::now() + std::chrono::duration_cast<Clock::duration>(kCheckTime);
+    }
+    pause = came ? kShortestPause : std::min(2 * pause, kLongestPause);
+    closed_.wait_for(lock, pause, [&] { return closing_; });
   }
 }
 
@@ -221,67 +221,84 @@ void Endpoint::wake_all() {
   changed_.notify_all();
 }
 
-Work Endpoint::post_send(int peer, std::span<const std::byte> bytes, int tag) {
-  std::vector<at::Tensor> tensors = {tensor_over(bytes.data(), bytes.size())};
-  return backend_->send(tensors, peer, tag);
-}
+// ---- with the mutex held, but for waits and calls of the agreement
 
-Work Endpoint::post_receive(int peer, std::span<std::byte> bytes, int tag) {
-  std::vector<at::Tensor> tensors = {tensor_over(bytes.data(), bytes.size())};
-  return backend_->recv(tensors, peer, tag);
-}
-
-void Endpoint::offer_frames(int peer) {
-  PeerReceiver& receiver = receivers_[at(peer)];
-  guarded(peer, [&] {
-    for (std::size_t i = 0; i < kFramesOnOffer; ++i) {
-      receiver.frames[i].resize(sizeof(Header) + kEager);
-      receiver.offers[i] = post_receive(peer, receiver.frames[i], kFrameTag);
-    }
-  });
-}
-
-void Endpoint::listen(int peer) {
-  PeerReceiver& receiver = receivers_[at(peer)];
+// The caller's thread waits for the next frame of a peer, whichever channel it is for.
+void Endpoint::wait_for_frame(Lock& lock, int peer) {
+  Peer& one = peers_[at(peer)];
+  Work next;
+  bool came = false;
+  std::exception_ptr broken;
+  one.is_read = true;
   try {
-    for (std::size_t i = 0;; i = (i + 1) % kFramesOnOffer) {
-      const Work offer = receiver.offers[i];
-      const bool came = offer->wait(kNoTimeout);
-      Bytes control;
-      {
-        const std::scoped_lock lock(mutex_);
-        if (closing_ || !came) return;
-        control = read(peer, receiver.frames[i]);
-        receiver.offers[i] = post_receive(peer, receiver.frames[i], kFrameTag);
-      }
-      if (!control.empty()) agreement_.receive(peer, control);
-    }
-  } catch (const LinkError& cause) {  // the connection is as good as before
-    agreement_.fail(Failure::of(cause));
-  } catch (const std::exception& error) {
-    const std::scoped_lock lock(mutex_);
-    lost_[at(peer)] = lost_sentence(peer, reason_of(error));
-    if (!first_lost_ && !receiver.closed_in_order) first_lost_ = peer;
-    changed_.notify_all();
+    next = one.receiver->next();
+    waited_for_.insert(next.get());
+    lock.unlock();
+    came = wait_for(*next);
+  } catch (const std::exception&) {
+    broken = std::current_exception();
   }
+  if (!lock.owns_lock()) lock.lock();
+  waited_for_.erase(next.get());
+  one.is_read = false;
+  if (came) receive(lock, peer);
+  if (broken) {
+    find_broken_connections();  // what else is broken was broken before
+    lose(peer, broken);
+  }
+  changed_.notify_all();
+}
+
+bool Endpoint::read_what_has_arrived(Lock& lock, int peer) {
+  bool came = false;
+  const auto is_there = [&, &one = peers_[at(peer)]] {
+    return !one.is_read && !one.lost && one.receiver->has_arrived();
+  };
+  try {
+    for (; is_there() && wait_for(*peers_[at(peer)].receiver->next()); came = true)
+      receive(lock, peer);
+  } catch (const std::exception&) {
+    lose(peer, std::current_exception());
+  }
+  return came;
+}
+
+// The next frame of the peer has come.
+void Endpoint::receive(Lock& lock, int peer) {
+  Consequence consequence;
+  try {
+    consequence = read(peer, peers_[at(peer)].receiver->memory());
+  } catch (const std::exception&) {
+    lose(peer, std::current_exception());
+  }
+  peers_[at(peer)].receiver->post_again();
+  lock.unlock();
+  if (!consequence.control.empty()) agreement_.receive(peer, consequence.control);
+  if (consequence.failure) agreement_.fail(*consequence.failure);
+  lock.lock();
 }
 
 // ---- with the mutex held
 
-// Returns the control message in a frame, which is not for a channel.
-Bytes Endpoint::read(int peer, std::span<const std::byte> memory) {
+Endpoint::Consequence Endpoint::read(int peer, std::span<const std::byte> memory) {
   const auto read = read_frame(memory);
-  if (const auto* fault = std::get_if<std::string>(&read))
-    throw LinkError(peer, "rank " + std::to_string(peer) + " sent rank " +
-                              std::to_string(rank_) + " " + *fault);
+  const auto failure = [&](const std::string& what) {
+    return Consequence{.failure =
+                           Failure{peer, "rank " + std::to_string(peer) + " sent rank " +
+                                             std::to_string(rank_) + " " + what}};
+  };
+  if (const auto* fault = std::get_if<std::string>(&read)) return failure(*fault);
   const auto& [header, bytes] = std::get<Frame>(read);
   switch (header.kind) {
     case Kind::control:
-      return {bytes.begin(), bytes.end()};
+      return {.control = {bytes.begin(), bytes.end()}};
     case Kind::closing:
-      receivers_[at(peer)].closed_in_order = true;
+      peers_[at(peer)].closed_in_order = true;
       return {};
     case Kind::data:
+      if (peers_[at(peer)].queued == kMostFramesQueued)
+        return failure(std::to_string(kMostFramesQueued) +
+                       " messages before they were asked for");
       take(peer, header, bytes);
   }
   return {};
@@ -290,11 +307,7 @@ Bytes Endpoint::read(int peer, std::span<const std::byte> memory) {
 void Endpoint::take(int peer, const Header& header, std::span<const std::byte> bytes) {
   Queue& queue = queues_[{header.channel, peer}];
   if (queue.wanted.empty()) {
-    if (receivers_[at(peer)].queued++ == kMostFramesQueued)
-      throw LinkError(peer, "rank " + std::to_string(peer) + " sent rank " +
-                                std::to_string(rank_) + " " +
-                                std::to_string(kMostFramesQueued) +
-                                " messages before they were asked for");
+    ++peers_[at(peer)].queued;
     queue.arrived.push_back({header, Bytes(bytes.begin(), bytes.end())});
   } else {
     const std::shared_ptr<Operation> operation = queue.wanted.front();
@@ -314,22 +327,46 @@ void Endpoint::match(Operation& operation, const Header& header,
     operation.bytes.resize(header.length);
     std::copy(bytes.begin(), bytes.end(), operation.bytes.begin());
     if (header.rest_tag != 0)
-      operation.rest =
-          post_receive(operation.peer, std::span(operation.bytes).subspan(bytes.size()),
-                       static_cast<int>(header.rest_tag));
+      operation.rest = post_receive(*backend_, operation.peer,
+                                    std::span(operation.bytes).subspan(bytes.size()),
+                                    static_cast<int>(header.rest_tag));
   }
   operation.matched = true;
 }
 
-// Nobody waits for these messages: a rank that does not get one finds the failure itself.
+// Nobody waits for these messages: a rank that does not get one finds the failure itself. Where the
+// connection is broken, there may still be frames of the peer to be read.
 void Endpoint::post(int peer, const Header& header, std::span<const std::byte> bytes) {
-  if (lost_[at(peer)]) return;
   posted_.push_back({make_frame(header, bytes), {}});
   try {
-    posted_.back().second = post_send(peer, posted_.back().first, kFrameTag);
+    posted_.back().second = post_send(*backend_, peer, posted_.back().first, kFrameTag);
   } catch (const std::exception&) {
-    lost_[at(peer)] = lost_sentence(peer, "");
+    posted_.pop_back();
   }
+}
+
+void Endpoint::find_broken_connections() {
+  for (int peer = 0; peer < size_; ++peer) {
+    Peer& one = peers_[at(peer)];
+    if (!one.receiver || one.is_read || one.lost) continue;
+    try {
+      one.receiver->require_connected();
+    } catch (const std::exception&) {
+      lose(peer, std::current_exception());
+    }
+  }
+}
+
+void Endpoint::lose(int peer, const std::exception_ptr& broken) {
+  Peer& one = peers_[at(peer)];
+  if (one.lost) return;
+  try {
+    std::rethrow_exception(broken);
+  } catch (const std::exception& error) {
+    one.lost = lost_sentence(peer, reason_of(error));
+  }
+  if (!first_lost_ && !one.closed_in_order) first_lost_ = peer;
+  changed_.notify_all();
 }
 
 }  // namespace topknot::c10d_link

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoint of a c10d transport: a Gloo group, a receiving thread for each peer, and the queues
-// of all channels, in which frames and receives are matched. c10d.cc has the protocol.
+// The endpoint of a c10d transport: a Gloo group, what receives the frames of each peer, and the
+// queues of all channels, in which frames and receives are matched. c10d.cc has the protocol.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,12 +16,13 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 #include <vector>
 
 #include "topknot/transports.h"
 #include "transports/c10d/frame.h"
+#include "transports/c10d/gloo.h"
+#include "transports/c10d/peer_receiver.h"
 #include "transports/failure_agreement.h"
 
 namespace topknot::c10d_link {
@@ -29,7 +30,6 @@ namespace topknot::c10d_link {
 using transports::Failure;
 using transports::FailureAgreement;
 using Clock = FailureAgreement::Clock;
-using Work = c10::intrusive_ptr<c10d::Work>;
 
 /// A message or the receive of one, as this rank sees it.
 struct Operation {
@@ -49,13 +49,13 @@ struct Operation {
 std::string reason_of(const std::exception& error);
 
 /// Used by any number of channels and threads. A failure throws LinkError, and from then on every
-/// wait of every channel throws it. A thread keeps the deadlines, because a wait of Gloo that times
-/// out closes all connections, and one that another thread ends does not.
+/// wait of every channel throws it. It has one thread, whatever the number of ranks: that reads
+/// what nobody waits for and keeps the deadlines.
 class Endpoint {
  public:
   Endpoint(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> hosts,
            const LinkOptions& options);
-  /// Ends the threads, and keeps the memory that Gloo may still use.
+  /// Ends the thread, and keeps the memory that Gloo may still use.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -99,17 +99,20 @@ class Endpoint {
   }
 
  private:
-  static constexpr std::size_t kFramesOnOffer = 4;
   /// A peer that is so many frames ahead of this rank is not one of ours.
   static constexpr std::size_t kMostFramesQueued = 4096;
 
-  /// Receives the frames of one peer.
-  struct PeerReceiver {
-    std::thread listener;
+  struct Peer {
+    std::unique_ptr<PeerReceiver> receiver;  // none for this rank itself
+    bool is_read = false;                    // a thread waits for its next frame
     bool closed_in_order = false;
-    std::size_t queued = 0;  // frames that have no receive yet, in all channels
-    std::array<Bytes, kFramesOnOffer> frames;
-    std::array<Work, kFramesOnOffer> offers;
+    std::size_t queued = 0;           // frames that have no receive yet, in all channels
+    std::optional<std::string> lost;  // how its connection broke
+  };
+  /// What is to be done about a frame when the mutex is free.
+  struct Consequence {
+    Bytes control = {};
+    std::optional<Failure> failure = std::nullopt;
   };
   /// The messages of one sender over one channel: frames that have no receive yet, or receives
   /// that have no frame yet.
@@ -120,22 +123,27 @@ class Endpoint {
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   static std::string lost_sentence(int peer, const std::string& why);
 
-  Work post_send(int peer, std::span<const std::byte> bytes, int tag);
-  Work post_receive(int peer, std::span<std::byte> bytes, int tag);
-  void offer_frames(int peer);
-  void listen(int peer);
-  void keep_deadlines();
+  using Lock = std::unique_lock<std::mutex>;
+
+  void poll();
   void keep_memory_for_gloo();
   void post_control(int peer, const Bytes& message);
   void wake_all();
   [[noreturn]] void throw_lost(int peer, const std::string& sentence);
 
+  // With the mutex held, which these free while they wait or call the agreement:
+  void wait_for_frame(Lock& lock, int peer);
+  bool read_what_has_arrived(Lock& lock, int peer);
+  void receive(Lock& lock, int peer);
+
   // With the mutex held:
-  Bytes read(int peer, std::span<const std::byte> memory);
+  Consequence read(int peer, std::span<const std::byte> memory);
   void take(int peer, const Header& header, std::span<const std::byte> bytes);
   void match(Operation& operation, const Header& header,
              std::span<const std::byte> bytes);
   void post(int peer, const Header& header, std::span<const std::byte> bytes);
+  void find_broken_connections();
+  void lose(int peer, const std::exception_ptr& broken);
 
   const std::vector<int> hosts_;
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
@@ -145,16 +153,16 @@ class Endpoint {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable closed_;
   bool closing_ = false;
-  std::vector<std::optional<std::string>> lost_;  // by rank: how its connection broke
+  std::vector<Peer> peers_;
   std::optional<int> first_lost_;
   std::map<std::pair<std::uint64_t, int>, Queue> queues_;
   std::vector<std::uint32_t> next_tag_;  // by rank of the receiver
   std::set<c10d::Work*> waited_for_;
   std::deque<std::pair<Bytes, Work>> posted_;  // control and closing messages, withdrawn
-  std::vector<PeerReceiver> receivers_;
   FailureAgreement agreement_;
-  std::thread deadlines_;
+  std::thread poller_;
 };
 
 }  // namespace topknot::c10d_link

@@ -2,6 +2,9 @@
 #include "transports/c10d/frame.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cstring>
 
 #include "core/hash.h"
@@ -11,6 +14,12 @@ namespace topknot::c10d_link {
 namespace {
 
 using Kind = Header::Kind;
+
+constexpr std::byte kMark{0xA5};
+
+std::uint64_t eager_bytes(const Header& header) {
+  return std::min<std::uint64_t>(header.length, kEager);
+}
 
 std::uint64_t checksum_of(Header header) {
   header.checksum = 0;
@@ -47,9 +56,10 @@ std::string fault_of(const Header& header) {
 
 Bytes make_frame(Header header, std::span<const std::byte> bytes) {
   header.checksum = checksum_of(header);
-  Bytes frame(sizeof header + bytes.size());
+  Bytes frame(sizeof header + bytes.size() + 1);
   std::memcpy(frame.data(), &header, sizeof header);
   std::ranges::copy(bytes, frame.begin() + sizeof header);
+  frame.back() = kMark;
   return frame;
 }
 
@@ -62,11 +72,36 @@ std::variant<Frame, std::string> read_frame(std::span<const std::byte> memory) {
   std::string fault = fault_of(header);
   if (!fault.empty()) return "a frame " + fault;
   const std::span<const std::byte> body = memory.subspan(sizeof header);
-  const std::uint64_t eager = std::min<std::uint64_t>(header.length, kEager);
-  if (eager > body.size())
-    return "a frame of " + std::to_string(body.size()) + " bytes where " +
-           std::to_string(eager) + " were announced";
+  const std::uint64_t eager = eager_bytes(header);
+  if (eager >= body.size() || body[eager] != kMark)
+    return "a frame that was cut: it has fewer than the " + std::to_string(eager) +
+           " bytes that were announced";
   return Frame{header, body.first(eager)};
+}
+
+// Relaxed: this is a hint. The wait for the receive orders the bytes.
+bool frame_has_arrived(std::span<std::byte> memory) {
+  std::array<std::uint64_t, sizeof(Header) / 8> words;
+  if (memory.size() < sizeof(Header)) return false;
+  auto* const first = reinterpret_cast<std::uint64_t*>(memory.data());
+  for (std::size_t i = words.size(); i-- > 0;) {
+    words[i] = std::atomic_ref(first[i]).load(std::memory_order_relaxed);
+    // The checksum comes last.
+    if (i + 1 == words.size() && words[i] == 0) return false;
+  }
+  const auto header = std::bit_cast<Header>(words);
+  if (header.checksum != checksum_of(header)) return false;
+  const std::uint64_t mark = sizeof(Header) + eager_bytes(header);
+  return mark < memory.size() &&
+         std::atomic_ref(memory[mark]).load(std::memory_order_relaxed) == kMark;
+}
+
+void clear_frame(std::span<std::byte> memory) {
+  Header header;
+  std::memcpy(&header, memory.data(), sizeof header);
+  const std::uint64_t used = sizeof header + eager_bytes(header) + 1;
+  std::ranges::fill(memory.first(std::min<std::uint64_t>(used, memory.size())),
+                    std::byte{});
 }
 
 }  // namespace topknot::c10d_link

@@ -6,6 +6,7 @@
 // that memory which is let go of too early shows under a sanitizer.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -69,9 +70,9 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  /// Whether it was done, rather than given up by abort(). Throws when the peer is lost.
+  /// Whether it was done and no abort() came before. Throws when the peer is lost.
   bool wait(std::chrono::milliseconds timeout);
-  /// Ends a wait for this, now or later.
+  /// Ends one wait for this, now or the next.
   void abort();
 
  private:
@@ -140,10 +141,21 @@ class Net : public std::enable_shared_from_this<Net> {
     return work;
   }
 
+  // Like the kernel, from the first byte to the last, while others may look at the memory.
+  static void copy(std::span<const std::byte> bytes, std::byte* to) {
+    std::size_t i = 0;
+    for (std::uint64_t word = 0; bytes.size() - i >= sizeof word; i += sizeof word) {
+      std::memcpy(&word, bytes.data() + i, sizeof word);
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to + i))
+          .store(word, std::memory_order_relaxed);
+    }
+    for (; i < bytes.size(); ++i)
+      std::atomic_ref(to[i]).store(bytes[i], std::memory_order_relaxed);
+  }
+
   static void deliver(Work& from, Work& into) {
     if (from.bytes_.size() > into.bytes_.size()) std::abort();  // as Gloo does
-    if (!from.bytes_.empty())
-      std::memcpy(into.bytes_.data(), from.bytes_.data(), from.bytes_.size());
+    copy(from.bytes_, into.bytes_.data());
     from.done_ = into.done_ = true;
   }
 
@@ -188,14 +200,17 @@ inline Work::~Work() { net_->forget(this); }
 
 inline bool Work::wait(std::chrono::milliseconds timeout) {
   std::unique_lock lock(net_->mutex_);
-  const auto is_over = [&] { return done_ || aborted_ || net_->is_broken(rank_, peer_); };
+  const auto is_over = [&] {
+    if (!done_ && net_->is_broken(rank_, peer_))
+      throw c10::Error("[net.h:3] Connection closed by peer.");
+    return done_ || aborted_;
+  };
   // A deadline beyond the clock's range would be in the past.
   if (timeout > std::chrono::hours(1))
     net_->changed_.wait(lock, is_over);
   else if (!net_->changed_.wait_for(lock, timeout, is_over))
     throw c10::Error("[net.h:2] Timed out waiting.");
-  if (done_ || aborted_) return done_;
-  throw c10::Error("[net.h:3] Connection closed by peer.");
+  return !std::exchange(aborted_, false);
 }
 
 inline void Work::abort() {
