@@ -3,11 +3,11 @@
 
 import collections
 import pathlib
-import re
 import statistics
 
 from convergence_records import Records, lower_is_better
 from convergence_runs import JOBS, VARIANTS
+from table import put
 
 DRAWN = ["dense", "knot", "knot-1pct", "knot-gradients", "oktopk", "gtopk", "exdyna", "adtopk", "topka"]
 COLOURS = ["black", "tab:red", "tab:pink", "tab:orange", "tab:blue", "tab:green", "tab:purple", "tab:cyan",
@@ -145,18 +145,21 @@ def print_tables(records: Records) -> None:
         print(f"## {name}\n\n{text}")
 
 
-def write_tables(records: Records, page: pathlib.Path) -> None:
-    """Between `<!-- convergence: NAME -->` and `<!-- end -->`, each with its picture."""
-    text = page.read_text()
+def marked_tables(records: Records, page: pathlib.Path) -> dict[str, str]:
+    """By mark in the page, each with its picture."""
+    marked = {}
     for name, table in tables(records).items():
         picture = f"pictures/convergence-{name}.svg"
         if (page.parent / picture).exists():
             table += f"\n![{name}: over steps and over bytes]({picture})\n"
-        place = re.compile(rf"(<!-- convergence: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text, count = place.subn(lambda found: f"{found[1]}{table}{found[2]}", text)
-        if count != 1:
-            raise SystemExit(f"convergence: {page} has {count} places for the table {name}, marked "
-                             f"by <!-- convergence: {name} --> and <!-- end -->: it must have one.")
+        marked[f"convergence: {name}"] = table
+    return marked
+
+
+def write_tables(records: Records, page: pathlib.Path) -> None:
+    text = page.read_text()
+    for mark, table in marked_tables(records, page).items():
+        text = put(page, text, mark, table)
     page.write_text(text)
 
 

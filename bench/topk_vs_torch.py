@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much faster is our exact top-k step than torch's, in one run on one core?
+"""How much faster is our exact top-k step than torch's, on one core?
 
-usage: bench/topk_vs_torch.py [COMMAND] [N] [DENSITY]
+    bench/topk_vs_torch.py build/release/topknot [--n N] [--density SHARE] [--runs RUNS]
 
 Both do the same: add the gradient to the residual, find the k largest magnitudes, take them
-out of the residual. Ours is `COMMAND bench select`; torch's is below, as the published code
-writes it. The torch step is timed before and after ours, so that a machine that changes its
-mind in between shows.
+out of the residual. Ours is `topknot bench select`; torch's is below, as the published code
+writes it. They take turns, and a ratio is of two neighbours. Prints JSON, seconds.
 """
 
+import argparse
 import json
 import statistics
 import subprocess
-import sys
 import time
 
 import torch
@@ -41,23 +40,27 @@ def torch_seconds(n, density, steps=5):
     return statistics.median(times[3:])
 
 
-def main():
-    command = sys.argv[1] if len(sys.argv) > 1 else "build/release/topknot"
-    n = int(sys.argv[2]) if len(sys.argv) > 2 else 1 << 25
-    density = float(sys.argv[3]) if len(sys.argv) > 3 else 0.01
-    torch.set_num_threads(1)
-    before = torch_seconds(n, density)
-    ours = json.loads(subprocess.run(
+def our_seconds(command, n, density):
+    said = json.loads(subprocess.run(
         [command, "bench", "select", "--n", str(n), "--density", str(density),
-         "--compressor", "topk", "--json"], check=True, capture_output=True, text=True).stdout)
-    after = torch_seconds(n, density)
-    mine = ours["results"][0]["seconds"]
-    theirs = min(before, after)
-    print(f"n {n}, density {density}, one thread, torch {torch.__version__}")
-    print(f"torch.topk step   {before * 1e3:9.2f} ms before, {after * 1e3:.2f} ms after")
-    print(f"topknot topk step {mine * 1e3:9.2f} ms, exact: {ours['results'][0]['exact']}")
-    print(f"stream add        {ours['stream_add_seconds'] * 1e3:9.2f} ms")
-    print(f"faster by         {theirs / mine:9.1f} x")
+         "--compressor", "topk", "reuse", "--json"], check=True, capture_output=True, text=True).stdout)
+    if not said["results"][0]["exact"]:
+        raise SystemExit("topk_vs_torch: topk did not select the k largest.")
+    return {"stream_add": said["stream_add_seconds"],
+            **{row["compressor"]: row["seconds"] for row in said["results"]}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("topknot")
+    parser.add_argument("--n", type=int, default=1 << 25)
+    parser.add_argument("--density", type=float, default=0.01)
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    runs = [{"torch": torch_seconds(args.n, args.density), **our_seconds(args.topknot, args.n, args.density)}
+            for _ in range(args.runs)]
+    print(json.dumps({"n": args.n, "density": args.density, "torch_version": torch.__version__, "runs": runs}))
 
 
 if __name__ == "__main__":

@@ -234,7 +234,7 @@ class Tables(Case):
         convergence_report.write_tables(self.records, page)
         self.assertEqual(page.read_text().count("](pictures/convergence-ncf.svg)"), 1)
         page.write_text(once.replace("<!-- convergence: ncf -->", ""))
-        with self.assertRaisesRegex(SystemExit, "0 places for the table ncf"):
+        with self.assertRaisesRegex(SystemExit, "0 places for convergence: ncf"):
             convergence_report.write_tables(self.records, page)
 
 
