@@ -21,6 +21,7 @@ import time
 
 import convergence_table
 import exchange_tables
+import limits_tables
 import selection_tables
 import simulator_table
 import time_tables
@@ -28,7 +29,7 @@ import training_tables
 from table import ROOT, Bench, Missing, Table, caption, measured, put, record_path, write_record
 
 TABLES = {one.name: one for module in (selection_tables, exchange_tables, training_tables, time_tables,
-                                       simulator_table, convergence_table) for one in module.TABLES}
+                                       limits_tables, simulator_table, convergence_table) for one in module.TABLES}
 
 
 def show_list(results: pathlib.Path) -> None:
