@@ -32,8 +32,8 @@ Future completed(const at::Tensor& buffer) {
 class Hook final : public c10d::CommHookInterface {
  public:
   Hook(std::shared_ptr<Session> session,
-       const std::vector<std::pair<std::string, at::Tensor>>& parameters)
-      : session_(std::move(session)) {
+       const std::vector<std::pair<std::string, at::Tensor>>& parameters, Group node)
+      : session_(std::move(session)), node_(std::move(node)) {
     for (const auto& [name, parameter] : parameters)
       names_.emplace(parameter.unsafeGetTensorImpl(), name);
   }
@@ -45,7 +45,10 @@ class Hook final : public c10d::CommHookInterface {
           "A gradient came as a sparse tensor, as of an Embedding with sparse=True, "
           "which topknot does not reduce: make it with sparse=False.");
     if (session_->rehearses()) return completed(buffer);
-    return session_->reduce(slot_for(bucket), buffer, {.last = bucket.isLast()});
+    const Known& known = slot_for(bucket);
+    if (known.shards)
+      return session_->reduce_by_nodes(known.slot, buffer, known.shards, bucket.isLast());
+    return session_->reduce(known.slot, buffer, {.last = bucket.isLast()});
   }
 
   at::Tensor parseHookResult(const c10::IValue& result) override {
@@ -56,9 +59,10 @@ class Hook final : public c10d::CommHookInterface {
   struct Known {
     Signature signature;
     int slot;
+    std::shared_ptr<NodeShards> shards;  // null where there is one level
   };
 
-  int slot_for(const c10d::GradBucket& bucket) {
+  const Known& slot_for(const c10d::GradBucket& bucket) {
     const std::vector<at::Tensor> parameters = bucket.getParameters();
     Signature signature;
     signature.reserve(parameters.size());
@@ -67,15 +71,16 @@ class Hook final : public c10d::CommHookInterface {
     const std::size_t number = bucket.getIndex();
     const auto known = known_.find(number);
     if (known != known_.end() && known->second.signature == signature)
-      return known->second.slot;
+      return known->second;
     std::vector<int> outdated;
     for (auto next = known_.lower_bound(number); next != known_.end();
          next = known_.erase(next))
       outdated.push_back(next->second.slot);
     session_->remove_slots(outdated);
-    const int slot = session_->add_slot(layout_of(parameters));
-    known_[number] = {std::move(signature), slot};
-    return slot;
+    Layout layout = layout_of(parameters);
+    const auto shards = node_ ? std::make_shared<NodeShards>(node_, layout) : nullptr;
+    const int slot = session_->add_slot(shards ? shards->layout() : std::move(layout));
+    return known_[number] = {std::move(signature), slot, shards};
   }
 
   Layout layout_of(const std::vector<at::Tensor>& parameters) const {
@@ -95,6 +100,7 @@ class Hook final : public c10d::CommHookInterface {
   }
 
   const std::shared_ptr<Session> session_;
+  const Group node_;  // null where there is one level
   std::unordered_map<const c10::TensorImpl*, std::string> names_;
   std::map<std::size_t, Known> known_;  // by the bucket's number
 };
@@ -103,8 +109,8 @@ class Hook final : public c10d::CommHookInterface {
 
 std::unique_ptr<c10d::CommHookInterface> make_hook(
     std::shared_ptr<Session> session,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
-  return std::make_unique<Hook>(std::move(session), parameters);
+    const std::vector<std::pair<std::string, at::Tensor>>& parameters, Group node) {
+  return std::make_unique<Hook>(std::move(session), parameters, std::move(node));
 }
 
 }  // namespace topknot::python

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "amx.h"
@@ -234,10 +235,12 @@ void bind_session(py::module_& m) {
   m.def(
       "register_hook",
       [](const std::shared_ptr<c10d::Reducer>& reducer, std::shared_ptr<Session> session,
-         const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
-        reducer->register_comm_hook(make_hook(std::move(session), parameters));
+         const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+         const std::string& node) {
+        const Group group = node.empty() ? Group() : c10d::resolve_process_group(node);
+        reducer->register_comm_hook(make_hook(std::move(session), parameters, group));
       },
-      py::arg("reducer"), py::arg("session"), py::arg("parameters"));
+      py::arg("reducer"), py::arg("session"), py::arg("parameters"), py::arg("node"));
 }
 
 py::list catalog() {

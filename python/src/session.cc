@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
+#include <optional>
 
 #include "staging.h"
 #include "topknot/error.h"
@@ -17,6 +20,24 @@ void refuse_memory_of_updates(const EngineOptions& options) {
         "The memory " + memory.name +
         " makes updates of gradients, and a torch optimizer would take them "
         "for gradients: residual and dgc are the memories for PyTorch.");
+}
+
+Future make_future(const at::Tensor& x) {
+  std::vector<c10::Device> devices;
+  if (!x.is_cpu()) devices.push_back(x.device());
+  return c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
+}
+
+/// Has whoever else uses the tensor's device wait for what was queued there so far.
+std::function<void()> behind_the_kernels_of(const at::Tensor& x) {
+  if (x.is_cpu()) return [] {};
+  const c10::Device device = x.device();
+  const auto stream = [device] {
+    return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  };
+  const auto queued = std::make_shared<c10::Event>(device.type());
+  queued->record(stream());
+  return [queued, stream] { queued->block(stream()); };
 }
 
 }  // namespace
@@ -57,9 +78,7 @@ bool Session::idle() {
 
 Future Session::reduce(int slot, at::Tensor x, const Reduction& reduction) {
   const std::shared_ptr<Open> open = this->open();
-  std::vector<c10::Device> devices;
-  if (!x.is_cpu()) devices.push_back(x.device());
-  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
+  const Future future = make_future(x);
   const auto staging = std::make_shared<Staging>(std::move(x));
   open->reducer.submit(
       slot, [staging] { return staging->values(); },
@@ -75,6 +94,32 @@ Future Session::reduce(int slot, at::Tensor x, const Reduction& reduction) {
       reduction.how);
   if (reduction.last && reduction.how != Reducer::Mode::residuals)
     open->reducer.end_step();
+  return future;
+}
+
+// The communication thread runs both of the node's exchanges, so that all its ranks have them in
+// the same order.
+Future Session::reduce_by_nodes(int slot, at::Tensor bucket,
+                                std::shared_ptr<NodeShards> shards, bool last) {
+  const std::shared_ptr<Open> open = this->open();
+  const Future future = make_future(bucket);
+  const auto staging = std::make_shared<std::optional<Staging>>();
+  open->reducer.submit(
+      slot,
+      [=, wait = behind_the_kernels_of(bucket)] {
+        wait();
+        return staging->emplace(shards->scatter(bucket)).values();
+      },
+      [=](Reducer::Result& result) {
+        if (result.error) {
+          future->setError(result.error);
+          return;
+        }
+        (*staging)->give_back(result.finite);
+        result.finite = shards->gather(bucket);
+        future->markCompleted(c10::IValue(bucket));
+      });
+  if (last) open->reducer.end_step();
   return future;
 }
 

@@ -15,6 +15,7 @@
 
 #include "engine/bucket_plan.h"
 #include "engine/reducer.h"
+#include "node_shards.h"
 #include "sim/choose.h"
 
 namespace topknot::python {
@@ -51,6 +52,10 @@ class Session {
   /// Queues `x` to be replaced with the mean over the ranks, all NaN where that is not finite.
   /// The future has `x`, or the error. `x` may be of any floating type and on any device.
   Future reduce(int slot, at::Tensor x, const Reduction& reduction);
+  /// Likewise, over all ranks of all nodes: the session's ranks are those that have the same
+  /// shard, and the slot has the shard's layout.
+  Future reduce_by_nodes(int slot, at::Tensor bucket, std::shared_ptr<NodeShards> shards,
+                         bool last);
   void end_settling() { open()->reducer.end_settling(); }
 
   /// While true, hooks give buckets back as they are: for a backward pass by which DDP only

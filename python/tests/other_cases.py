@@ -184,6 +184,7 @@ ANOTHER = {
     "rules": ["first*=dense"],
     "whole": ["first.weight"],
     "timeout": 55.0,
+    "node_group": 1,
     "dense_vectors": False,
     "backward_passes_per_step": 2,
     "bucket_mb": 1.0,

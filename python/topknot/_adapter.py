@@ -83,7 +83,7 @@ class Adapter:
         framework's own loading."""
         assert self._optimizer is not None
         load_state_dict(self.owner, [one["topknot"] for one in states])
-        own = states[session_of(self.owner).core.rank % len(states)]["optimizer"]
+        own = states[session_of(self.owner).rank % len(states)]["optimizer"]
         if own is not None:
             whole = self._optimizer.state_dict()
             self._optimizer.load_state_dict({**whole, "state": own})
@@ -98,8 +98,8 @@ class Adapter:
 
     def load_gathered(self, packed: list[torch.Tensor]) -> None:
         """What gather() gave on rank 0."""
-        core = session_of(self.owner).core
-        mine = [packed[core.rank]] if len(packed) == core.size else packed
+        session = session_of(self.owner)
+        mine = [packed[session.rank]] if len(packed) == session.size else packed
         self.load([_unpack(one) for one in mine])
 
 

@@ -11,7 +11,6 @@ import socket
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +23,14 @@ from topknot._gather import gather_json, gather_state
 from topknot._names import without_wrapper
 from topknot._options import Options
 from topknot._rehearsal import bucket_order, rehearse
+from topknot._two_levels import (
+    NodeGroup,
+    TwoLevels,
+    enter_node,
+    find_nodes,
+    is_by_coordinate,
+    new_group,
+)
 
 if TYPE_CHECKING:
     from topknot._rounds import Rounds
@@ -34,11 +41,20 @@ _VERSION = 1  # of the state dictionaries
 @dataclasses.dataclass(eq=False)
 class Session:
     core: _core.Session
-    group: dist.ProcessGroup
+    group: dist.ProcessGroup  # of all ranks, over Gloo
     options: Options
     rounds: "Rounds | None" = None  # where there are local steps
     ddp: "weakref.ref[DistributedDataParallel] | None" = None  # of attach()
     auto: bool = False  # whether the scheme was decided by measurement
+    levels: TwoLevels | None = None  # where there are nodes; `core` is between them then
+
+    @property
+    def rank(self) -> int:
+        return self.group.rank()
+
+    @property
+    def size(self) -> int:
+        return self.group.size()
 
     def steps(self) -> int:
         """Of the optimizer, but for those of a round under way."""
@@ -55,31 +71,41 @@ def open_session(
     options: Options,
     coordinates: int = 0,
     also: Mapping[str, str] = {},
+    node_group: NodeGroup | None = None,
+    sizes: Mapping[str, int] = {},
 ) -> Session:
     """Opens a session among the ranks of `group`, all of which must call this with the same
     options and the same in `also`. `coordinates`: of the whole gradient; 0: what is reduced at
-    once is whole."""
+    once is whole. With `node_group` it is between nodes, of parameters of these sizes."""
     if not dist.is_initialized():
         raise _core.ConfigError(
             "torch.distributed is not initialised: call dist.init_process_group() first."
         )
     _processor.explain_illegal_instructions()
     ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
-    own = dist.new_group(
-        ranks,
-        backend="gloo",
-        timeout=timedelta(seconds=max(options.timeout, 1.0)),
-        use_local_synchronization=len(ranks) != dist.get_world_size(),
-        group_desc="topknot",
-    )
+    own = new_group(ranks, "gloo", options.timeout, "topknot")
     # What cannot be is refused after that: on all ranks, then, and none is left waiting.
     hosts = _agree(own, options, also)
     options.check()
+    link, levels = own, None
+    if node_group is not None:
+        nodes = find_nodes(node_group, hosts, ranks, own)
+        if len(nodes) < len(ranks):
+            levels, link = enter_node(nodes, dist.get_backend(group), options.timeout, sizes)
+            options = _between(options, levels)
+            hosts = list(range(len(nodes)))
     core = _core.Session(
-        options.engine(), coordinates, own.group_name, hosts, options.timeout
+        options.engine(), coordinates, link.group_name, hosts, options.timeout
     )
     _open.add(core)
-    return Session(core, own, options)
+    return Session(core, own, options, levels=levels)
+
+
+def _between(options: Options, levels: TwoLevels) -> Options:
+    """Of the exchange between nodes, whose vectors are sums over a node's ranks."""
+    if levels.nodes == 1:  # nothing is sent, so nothing is left out
+        return dataclasses.replace(options, density=1.0, schedule="constant", rules=())
+    return dataclasses.replace(options, clip=options.clip * levels.ranks_per_node)
 
 
 def _agree(
@@ -174,17 +200,21 @@ def state_dict(owner: Any) -> dict[str, Any]:
             "This is the middle of a round, where the ranks have different weights: call "
             "topknot.end_round(optimizer) on all ranks before the state is saved."
         )
+    values = session.core.save()
+    if session.levels is not None:
+        values = session.levels.whole(values)
     return {
         "topknot": _VERSION,
-        "rank": session.core.rank,
-        "world_size": session.core.size,
+        "rank": session.rank,
+        "world_size": session.size,
+        "ranks_per_node": _ranks_per_node(session),
         "scheme": session.options.scheme,
         "whole": list(session.options.whole),
         "exchange": session.options.exchange,
         "step": session.core.step(),
         "optimizer_steps": session.steps(),
         "order": bucket_order(session.core) if session.ddp is not None else [],
-        "values": session.core.save(),
+        "values": values,
         "outer": {} if session.rounds is None else session.rounds.outer_state(),
     }
 
@@ -232,13 +262,18 @@ def load_state_dict(owner: Any, state: dict[str, Any] | Iterable[dict[str, Any]]
                 f"residuals are in other units. Take exchange={before!r}."
             )
         _refuse_another_decision(session, one)
-    mine = _share(states, core.rank, core.size)
+    mine = _share(states, session)
     if session.rounds is not None:
         session.rounds.forget()
     ddp = None if session.ddp is None else session.ddp()
     if ddp is not None:
         rehearse(ddp, core, mine.get("order", []))
-    core.load(mine["values"], mine["step"])
+    values = mine["values"]
+    if session.levels is not None:
+        if mine.get("ranks_per_node") != session.levels.ranks_per_node:
+            values = session.levels.sum_over_node(values)
+        values = session.levels.pieces(values)
+    core.load(values, mine["step"])
     if session.rounds is not None:
         session.rounds.resume(mine.get("optimizer_steps", mine["step"]), mine.get("outer", {}))
 
@@ -268,13 +303,19 @@ def _states(state: Any) -> list[dict[str, Any]]:
     return states
 
 
-def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]:
-    """The state that rank `rank` of `size` gets."""
+def _ranks_per_node(session: Session) -> int:
+    return 1 if session.levels is None else session.levels.ranks_per_node
+
+
+def _share(states: list[dict[str, Any]], session: Session) -> dict[str, Any]:
+    """The state that this rank gets."""
+    rank, size = session.rank, session.size
     by_rank = {one["rank"]: one for one in states}
     before = states[0]["world_size"]
-    if before == size and rank in by_rank:
+    has_own = before == size and rank in by_rank
+    if has_own and by_rank[rank].get("ranks_per_node", 1) == _ranks_per_node(session):
         return by_rank[rank]
-    if len(by_rank) != before:
+    if len(by_rank) != before and not has_own:
         raise _core.ConfigError(
             f"Here are the states of ranks {sorted(by_rank)} of {before}; rank {rank} of {size} "
             "needs its own, or those of all ranks."
@@ -283,16 +324,13 @@ def _share(states: list[dict[str, Any]], rank: int, size: int) -> dict[str, Any]
     values = {
         key: value
         for key, value in by_rank[rank % before]["values"].items()
-        if not _is_by_coordinate(value) and ("/memory." in key or "/bucket." in key)
+        if not is_by_coordinate(value) and ("/memory." in key or "/bucket." in key)
     }
     for source in range(rank, before, size):
         for key, value in by_rank[source]["values"].items():
-            if _is_by_coordinate(value):
+            if is_by_coordinate(value):
                 share = value * (size / before)
                 values[key] = values[key] + share if key in values else share
     common = ("step", "optimizer_steps", "order", "outer")  # to all ranks
-    return {"values": values, **{key: by_rank[0][key] for key in common if key in by_rank[0]}}
-
-
-def _is_by_coordinate(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() == 1 and value.is_floating_point()
+    first = min(by_rank.items())[1]
+    return {"values": values, **{key: first[key] for key in common if key in first}}

@@ -21,6 +21,7 @@ from topknot._session import (
     refuse_rate_inside,
     remember,
 )
+from topknot._two_levels import NodeGroup, text_of
 
 
 def attach(
@@ -29,6 +30,7 @@ def attach(
     density: float | None = None,
     *,
     optimizer: torch.optim.Optimizer | None = None,
+    node_group: NodeGroup | None = None,
     **options: Any,
 ) -> None:
     """Makes `model` exchange about `density` of its gradients' coordinates a step.
@@ -50,6 +52,10 @@ def attach(
                  parts, each with parameters as in "oktopk:tau=64". "auto" is knot or dense, bucket
                  by bucket, whichever is measured to be faster, which takes a second or some; a
                  warning on rank 0 says what was taken and why
+
+    node_group   two levels: inside a node gradients are summed whole, by the job's own backend, and
+                 each rank exchanges its shard of the sum with those of other nodes. "auto": a node
+                 is a host; or so many ranks to a node, or on every rank the group of its node's
 
     Other options, with what they are for, are in topknot.options():
 
@@ -79,6 +85,10 @@ def attach(
         )
     trained = [(name, p) for name, p in named if p.requires_grad]
     auto = is_auto(made)
+    if auto and node_group is not None:
+        raise _core.ConfigError(
+            'scheme="auto" measures exchanges between single ranks: name a scheme with node_group.'
+        )
     made = decided(made, model.process_group, trained)
     # Behind a dense sum momentum is in its place.
     stays = auto and made.scheme == "dense"
@@ -88,9 +98,12 @@ def attach(
     if optimizer is None:
         refuse_rate_inside(made)
     coordinates = sum(p.numel() for _, p in trained)
-    session = open_session(model.process_group, made, coordinates, shapes(trained))
+    also = {"node_group": text_of(node_group), **shapes(trained)}
+    sizes = {name: p.numel() for name, p in trained}
+    session = open_session(model.process_group, made, coordinates, also, node_group, sizes)
+    node = "" if session.levels is None else session.levels.node.group_name
     try:
-        _core.register_hook(model.reducer, session.core, named)
+        _core.register_hook(model.reducer, session.core, named, node)
     except RuntimeError as error:
         raise _core.ConfigError(
             "This model has a communication hook already, and DDP takes only one: build it "
@@ -104,8 +117,8 @@ def attach(
     if optimizer is not None:
         model.register_forward_pre_hook(_RateHook(session.core, optimizer))
     if moves_momentum:
-        _take_momentum(optimizer, session.core.rank)
-    elif session.core.rank == 0 and not (
+        _take_momentum(optimizer, session.rank)
+    elif session.rank == 0 and not (
         isinstance(optimizer, torch.optim.SGD)
         or _is_dgc(made)
         or all(session.core.sent_whole([(name, list(p.shape)) for name, p in trained]))

@@ -93,6 +93,8 @@ void Reducer::reduce(int number, const Source& source, const Done& done, Mode mo
       traces_.push_back(trace);
       in_step_.push_back(&slot);
       if (done) done(result);
+      finite_ &= result.finite;
+      traces_.back().finite = result.finite;
       return;
     } catch (...) {
       error_ = std::current_exception();

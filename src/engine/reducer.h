@@ -40,13 +40,14 @@ class Reducer {
   };
   /// Called on the communication thread when a vector has been exchanged, or was not, because
   /// of `error` or since the step is not finite. The slot is null where it could not be made.
-  /// Where the call throws, it is called once more, with that error.
+  /// Where the call throws, it is called once more, with that error. It may find that the step
+  /// is not finite after all, on all ranks alike, and says so by `finite`.
   struct Result {
     bool finite = true;
     std::exception_ptr error;
     const Slot* slot = nullptr;
   };
-  using Done = std::function<void(const Result&)>;
+  using Done = std::function<void(Result&)>;
   /// Gives the vector, on the communication thread.
   using Source = std::function<std::span<float>()>;
 
