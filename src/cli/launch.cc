@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "cli/commands.h"
 #include "cli/errors.h"
 #include "cli/flight_dump.h"
 #include "cli/help.h"
 #include "cli/interfaces.h"
 #include "cli/launcher.h"
+#include "core/text.h"
 #include "topknot/error.h"
 #include "transports/held_back.h"
 #ifdef TOPKNOT_HAVE_MPI
@@ -42,28 +44,41 @@ namespace {
   std::_Exit(exit_code);
 }
 
-/// Prints a sentence where it lives for longer than it should.
+/// While this exists MPI brings the ranks together. After launch.link.timeout the one that speaks for
+/// its host says what may be wrong; after kPatience times as long the process ends. Where the one
+/// that speaks is itself missing, another says so a second later.
 class Impatience {
  public:
-  Impatience(double seconds, std::string sentence)
-      : thread_([this, seconds, sentence = std::move(sentence)] {
-          std::unique_lock lock(mutex_);
-          if (!over_.wait_for(lock, std::chrono::duration<double>(seconds),
-                              [this] { return done_; }))
-            complain(sentence, 0);
+  static constexpr double kPatience = 5;
+
+  Impatience(double timeout, bool speaks, std::string ranks, std::string advice)
+      : thread_([=, this] {
+          if (over_within(timeout)) return;
+          if (speaks)
+            complain("MPI has not brought the " + ranks + " together yet: " + advice, 0);
+          if (over_within((kPatience - 1) * timeout + (speaks ? 0 : 1))) return;
+          std::_Exit(complain("MPI has not brought the " + ranks + " together within " +
+                                  core::shortest(kPatience * timeout) + " s: " + advice,
+                              kPeerLost));
         }) {}
   ~Impatience() {
     {
       const std::scoped_lock lock(mutex_);
       done_ = true;
     }
-    over_.notify_all();
+    changed_.notify_all();
     thread_.join();
   }
 
  private:
+  bool over_within(double seconds) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                             [this] { return done_; });
+  }
+
   std::mutex mutex_;
-  std::condition_variable over_;
+  std::condition_variable changed_;
   bool done_ = false;
   std::thread thread_;
 };
@@ -77,17 +92,11 @@ std::unique_ptr<Transport> open_link(const Launch& launch, const Launcher& launc
   } catch (const ConfigError&) {
     if (speaks) throw;  // and the launcher ends the others
   }
-  std::unique_ptr<Impatience> impatience;
-  if (speaks) {
-    const std::string network = interfaces_in_use();
-    impatience = std::make_unique<Impatience>(
-        launch.link.timeout, "MPI has not brought the " + std::to_string(launcher.size) +
-                                 " ranks together yet: one has not started, or the hosts "
-                                 "cannot reach each other "
-                                 "by " +
-                                 (network.empty() ? "any network" : network) +
-                                 "; --interface takes another.");
-  }
+  const std::string network = interfaces_in_use();
+  const Impatience impatience(
+      launch.link.timeout, speaks, std::to_string(launcher.size) + " ranks",
+      "one has not started, or the hosts cannot reach each other by " +
+          (network.empty() ? "any network" : network) + "; --interface takes another.");
   return make_mpi(launch.link);
 }
 

@@ -41,8 +41,8 @@ std::string describe_place(const Transport& link, int threads);
 /// in this process when a launcher (mpirun, srun) started it. Throws what a thread threw: the
 /// cause rather than an error that followed from it. Where one of several processes throws,
 /// the cause is printed and the job ends with its exit code. Throws ConfigError when a launcher's
-/// processes cannot see one another. While MPI brings them together, which has no deadline, a
-/// sentence says after launch.link.timeout what may be wrong.
+/// processes cannot see one another. While MPI brings them together, a sentence says after
+/// launch.link.timeout what may be wrong; after 5 times that the process ends with kPeerLost.
 void run_ranks(const Launch& launch, int fallback,
                const std::function<void(Transport&)>& rank_main);
 

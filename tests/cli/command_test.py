@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -330,6 +331,17 @@ class UnderMpirun(unittest.TestCase):
         out = run("bench", "allreduce", "--n", "100", "--steps", "1", "--timeout", "2", env=AS_ROOT,
                   launcher=[*MPIRUN, "-n", "2", "sh", "-c", late, "sh"])
         self.assertEqual(out.stderr.count("has not brought the 2 ranks together"), 1, out.stderr)
+
+    def test_a_rank_that_never_comes_ends_the_job(self):
+        for missing in ("0", "1"):
+            never = f'if [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = {missing} ]; then exec sleep 60; fi; exec "$@"'
+            start = time.monotonic()
+            out = run("bench", "allreduce", "--n", "100", "--steps", "1", "--timeout", "1", env=AS_ROOT,
+                      launcher=[*MPIRUN, "-n", "2", "sh", "-c", never, "sh"])
+            self.assertEqual(out.returncode, 75, out.stderr)
+            self.assertEqual(out.stderr.count("has not brought the 2 ranks together within 5 s: one has not started"),
+                             1, out.stderr)
+            self.assertLess(time.monotonic() - start, 40)
 
 
 if __name__ == "__main__":
