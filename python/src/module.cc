@@ -148,17 +148,19 @@ void bind_session(py::module_& m) {
       .def("settled", &Ticket::settled);
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
       .def(py::init([](const py::dict& options, std::uint64_t coordinates,
-                       const std::string& group, std::vector<int> hosts, double timeout) {
+                       const std::string& group, std::vector<int> hosts, double timeout,
+                       std::string flight) {
              const EngineOptions own = options_of(options);
              const py::gil_scoped_release release;
              auto link = make_c10d(group, std::move(hosts), {.timeout = timeout});
              return std::shared_ptr<Session>(
-                 new Session(own, coordinates, std::move(link)), drop);
+                 new Session(own, coordinates, std::move(link), std::move(flight)), drop);
            }),
            py::arg("options"), py::arg("coordinates"), py::arg("group"), py::arg("hosts"),
-           py::arg("timeout"))
+           py::arg("timeout"), py::arg("flight"))
       .def_property_readonly("rank", &Session::rank)
       .def_property_readonly("size", &Session::size)
+      .def("raise_failure", &Session::raise_failure)
       .def("step", &Session::step, WithoutGil())
       .def("nonfinite_steps", &Session::nonfinite_steps, WithoutGil())
       .def(

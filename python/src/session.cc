@@ -9,6 +9,7 @@
 #include "staging.h"
 #include "topknot/error.h"
 #include "topknot/schedule.h"
+#include "transports/flight_file.h"
 
 namespace topknot::python {
 namespace {
@@ -43,10 +44,11 @@ std::function<void()> behind_the_kernels_of(const at::Tensor& x) {
 }  // namespace
 
 Session::Session(const EngineOptions& options, std::uint64_t coordinates,
-                 std::unique_ptr<Transport> link)
+                 std::unique_ptr<Transport> link, std::string flight)
     : rank_(link->rank()), size_(link->size()) {
   refuse_memory_of_updates(options);
-  open_ = std::make_shared<Open>(options, coordinates, std::move(link));
+  open_ =
+      std::make_shared<Open>(options, coordinates, std::move(link), std::move(flight));
 }
 
 Session::~Session() { close(); }
@@ -65,6 +67,20 @@ Session::Open::~Open() {
   }
 }
 
+void Session::Open::failed(const std::exception_ptr& what) {
+  const std::scoped_lock lock(mutex);
+  if (error) return;
+  error = what;
+  if (!flight.empty()) dump_flight(flight, link->rank(), link->size(), record, what);
+}
+
+void Session::raise_failure() {
+  const std::scoped_lock lock(mutex_);
+  if (!open_) return;
+  const std::scoped_lock inner(open_->mutex);
+  if (open_->error) std::rethrow_exception(open_->error);
+}
+
 void Session::close() {
   std::shared_ptr<Open> last;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
@@ -80,10 +96,13 @@ Future Session::reduce(int slot, at::Tensor x, const Reduction& reduction) {
   const std::shared_ptr<Open> open = this->open();
   const Future future = make_future(x);
   const auto staging = std::make_shared<Staging>(std::move(x));
+  // The reducer calls back before it is destroyed, and so before all of Open is.
   open->reducer.submit(
       slot, [staging] { return staging->values(); },
-      [staging, future, settled = reduction.settled](const Reducer::Result& result) {
+      [staging, future, settled = reduction.settled,
+       used = open.get()](const Reducer::Result& result) {
         if (result.error) {
+          used->failed(result.error);
           future->setError(result.error);
           return;
         }

@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "engine/reducer.h"
 #include "node_shards.h"
 #include "sim/choose.h"
+#include "transports/flight_recorder.h"
 
 namespace topknot::python {
 
@@ -36,9 +39,10 @@ class Session {
  public:
   /// `coordinates`: of the whole gradient; 0: each slot's is whole. Throws ConfigError for
   /// options that cannot be, and for a memory that makes updates of gradients, which a torch
-  /// optimizer would take for gradients.
+  /// optimizer would take for gradients. Where `flight` is not empty, a rank that fails leaves there
+  /// what it did last.
   Session(const EngineOptions& options, std::uint64_t coordinates,
-          std::unique_ptr<Transport> link);
+          std::unique_ptr<Transport> link, std::string flight = "");
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -87,6 +91,9 @@ class Session {
   /// Of the slots that were removed, with an empty layout; then by slot.
   std::vector<std::pair<Layout, engine::Totals>> totals();
 
+  /// Throws the error with which an exchange has failed, if one has.
+  void raise_failure();
+
   bool idle();
   /// Finishes what is queued, ends the thread and leaves the group. Later calls throw.
   void close();
@@ -97,11 +104,21 @@ class Session {
  private:
   struct Open {
     Open(const EngineOptions& options, std::uint64_t coordinates,
-         std::unique_ptr<Transport> made)
-        : link(std::move(made)), reducer(*link, options, coordinates) {}
+         std::unique_ptr<Transport> made, std::string folder)
+        : flight(std::move(folder)),
+          bare(std::move(made)),
+          link(make_recorded(*bare, record)),
+          reducer(*link, options, coordinates) {}
     /// Finishes what is queued: somebody may wait for its futures.
     ~Open();
+    /// The first error is kept, and dumped.
+    void failed(const std::exception_ptr& what);
+    const std::string flight;
+    std::unique_ptr<Transport> bare;
+    FlightRecord record;
     std::unique_ptr<Transport> link;
+    std::mutex mutex;
+    std::exception_ptr error;  // the first
     Reducer reducer;
   };
   std::shared_ptr<Open> open();

@@ -185,6 +185,7 @@ ANOTHER = {
     "whole": ["first.weight"],
     "timeout": 55.0,
     "node_group": 1,
+    "flight": "elsewhere",
     "dense_vectors": False,
     "backward_passes_per_step": 2,
     "bucket_mb": 1.0,

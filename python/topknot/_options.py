@@ -32,6 +32,7 @@ _FIELDS = [
     _unset("local_steps", int, "with updates: steps from one exchange to the next"),
     _field("exchange", "gradients", 'what the ranks agree on: "gradients" or "updates"'),
     _field("timeout", 60.0, "seconds until a rank that does not answer is given up"),
+    _field("flight", "", "folder in which a rank that fails leaves what it did last"),
 ]
 
 

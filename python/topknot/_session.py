@@ -95,7 +95,7 @@ def open_session(
             options = _between(options, levels)
             hosts = list(range(len(nodes)))
     core = _core.Session(
-        options.engine(), coordinates, link.group_name, hosts, options.timeout
+        options.engine(), coordinates, link.group_name, hosts, options.timeout, options.flight
     )
     _open.add(core)
     return Session(core, own, options, levels=levels)
@@ -106,6 +106,12 @@ def _between(options: Options, levels: TwoLevels) -> Options:
     if levels.nodes == 1:  # nothing is sent, so nothing is left out
         return dataclasses.replace(options, density=1.0, schedule="constant", rules=())
     return dataclasses.replace(options, clip=options.clip * levels.ranks_per_node)
+
+
+def raise_failures() -> None:
+    """Raises the error of a session that has failed, if one has."""
+    for core in list(_open):
+        core.raise_failure()
 
 
 def _agree(

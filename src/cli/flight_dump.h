@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of this process did last, dumped when one fails or SIGUSR2 asks for it. A dump is
-// the file flight-RANK.jsonl: a line for the rank, then a line for each operation, the oldest first.
-// `topknot flight` reads them.
+// What the ranks of this process did last, dumped when one fails or SIGUSR2 asks for it.
 #pragma once
 
 #include <exception>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "topknot/transport.h"
 #include "transports/flight_recorder.h"
 
 namespace topknot::cli {
-
-std::string flight_file(const std::string& folder, int rank);
-
-/// Writes a dump in one piece; what goes wrong is left so. `members` are added to the rank's line, as
-/// `,"name":value`. Takes no memory and no lock, for signal handlers.
-void write_flight(const char* file, int rank, int ranks, const FlightRecord& record,
-                  std::string_view members) noexcept;
 
 /// One of these at a time; SIGUSR2 then dumps all its ranks.
 class FlightDumps {

@@ -13,6 +13,7 @@
 #include "failures.h"
 #include "refusal.h"
 #include "topknot/error.h"
+#include "transports/flight_file.h"
 
 namespace topknot::cli {
 namespace {

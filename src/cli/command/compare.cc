@@ -182,6 +182,7 @@ int run(const Options& options) {
   launch.workers = options.settings.workers();
   launch.link.timeout = all.front().job.timeout;
   launch.interface = options.interface;
+  launch.flight = options.out.string();
   std::atomic<int> exit_code = kDone;
   std::atomic<bool> first = false;  // whether rank 0 is in this process
   run_ranks(launch, static_cast<int>(all.front().job.workers), [&](Transport& world) {
