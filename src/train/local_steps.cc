@@ -17,7 +17,8 @@ LocalSteps::LocalSteps(const Job& job, Replica& replica, Transport& link)
       inner_(make_optimizer(Spec::parse(job.optimizer), replica.sizes())),
       outer_(make_optimizer(Spec::parse(job.outer), replica.sizes())) {
   for (const std::size_t size : replica.sizes()) start_.emplace_back(size);
-  if (job.exchange == "updates") second_moments_.emplace(*inner_, replica, link);
+  if (job.exchange == "updates")
+    second_moments_.emplace(*inner_, replica, link, job.local_steps);
 }
 
 void LocalSteps::begin(double /*lr*/, bool opens_round) {
