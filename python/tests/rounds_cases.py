@@ -290,6 +290,26 @@ def second_moments_are_averaged_every_64_rounds():
     assert topknot.stats(optimizer)["sent_bytes"] - sent > 2 * count * (size() - 1) / size()
 
 
+def rows_of_second_moments_have_the_mean_of_all_ranks():
+    torch.manual_seed(1)
+    model = torch.nn.Linear(600, 4)  # long rows: they are due after each round
+    optimizer = topknot.DistributedOptimizer(
+        torch.optim.Adam(model.parameters()), model.named_parameters(), local_steps=2
+    )
+    rank = torch.distributed.get_rank()
+    for _ in range(2):
+        for p in model.parameters():
+            p.grad = torch.full_like(p, rank + 1.0)
+        model.weight.grad[0] = 1.0 if rank == 0 else 0.0  # one rank alone sees the row
+        optimizer.step()
+    one = 1 - 0.999**2  # two gradients of 1
+    mean = one * sum((r + 1) ** 2 for r in range(size())) / size()
+    for squares in gathered(optimizer.state[model.weight]["exp_avg_sq"].flatten()):
+        rows = squares.view(4, 600)
+        torch.testing.assert_close(rows[0], torch.full((600,), one / size()), rtol=0.02, atol=0)
+        torch.testing.assert_close(rows[1:], torch.full((3, 600), mean), rtol=0.02, atol=0)
+
+
 def nothing_set_trains_as_well_as_dense():
     """With momentum of 0.9 and with Adam."""
     for optimizer in (lambda p: sgd(p, lr=0.2), lambda p: torch.optim.Adam(p, lr=0.002)):

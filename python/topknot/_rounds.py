@@ -8,8 +8,8 @@ on the change that they have made.
                  and is reduced; the weights become those that were kept, less the agreed mean,
                  or less what the outer optimizer makes of it (_outer.py)
 
-Without an outer optimizer the ranks average the second moments of their optimizers every so many
-rounds (_squares.py).
+Without an outer optimizer the ranks agree on the second moments of their optimizers, row by row
+(_squares.py).
 
 The weights that are kept lie in the buckets' own memory, until the change takes their place.
 What is sent whole, as biases and norms are, takes part in the same way.
@@ -38,7 +38,7 @@ from topknot._own_step import (
     spoil_unless_finite,
 )
 from topknot._session import Session
-from topknot._squares import EVERY, average_squares
+from topknot._squares import agree_on_squares
 
 # They have a second moment, and move by the rate times what does not depend on it.
 _WITH_SQUARES = (
@@ -199,8 +199,10 @@ class Rounds:
                 bucket.subtract_from_weights()
         else:
             clear_state(optimizer)
-        if self._averages_squares and self._core.step() % EVERY == 0:
-            self.squares_bytes += average_squares(optimizer, self._buckets, self._group)
+        if self._averages_squares:
+            self.squares_bytes += agree_on_squares(
+                optimizer, self._buckets, self._group, self._core.step(), self._length
+            )
         self._count_exchange([p for bucket in self._buckets for p, _ in bucket.slices])
 
     def _hand_over(self) -> None:
