@@ -24,6 +24,7 @@ Without DDP, any torch optimizer exchanges its changes of the weights, every fou
     advise                 which scheme to take for a model on a network, or that dense is best
     stats, scalars         bytes, density and times
     log_stats              writes them to TensorBoard, W&B or a Lightning logger
+    exit_codes             ends a process whose peers are lost, with a code that says so
     schemes, options       what scheme= may be; the options of all of these
     topknot.lightning, topknot.accelerate, topknot.transformers
                            adapters: import topknot.lightning, ...
@@ -60,6 +61,7 @@ from topknot._core import (
     LinkError,
 )
 from topknot._advice import Advice, advise
+from topknot._exit_codes import exit_codes
 from topknot._options import options
 from topknot._session import (
     gather_state_dict,
@@ -87,6 +89,7 @@ __all__ = [
     "advise",
     "attach",
     "end_round",
+    "exit_codes",
     "fsdp_all_reduce_hook",
     "gather_state_dict",
     "load_state_dict",

@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stops and kills ranks of real jobs, and holds what is left of each job to its promises.
 
-    kills.py REDUCE_FOREVER RUNS GRACE MPIRUN [MPIRUN-ARGUMENTS]
+    kills.py RUNS GRACE mpirun REDUCE_FOREVER MPIRUN [MPIRUN-ARGUMENTS]
+    kills.py RUNS GRACE torchrun PYTHON [REDUCE_FOREVER]
 
 Every run is a job of four processes that reduce by some collective, with a deadline of 2 s. At some moment one
-rank gets SIGSTOP, or SIGKILL under `mpirun --enable-recovery`, which leaves it to the ranks to notice. Then
+rank gets SIGSTOP, or SIGKILL while the launcher stands aside, which leaves it to the ranks to notice: under `mpirun
+--enable-recovery`, and under torchrun by a wrapper that tells it of no death. Then
 
 - every other rank ends with exit code 75 within the deadline and GRACE seconds,
 - and prints one line, which names the rank, and the step and the phase where it waited for it. The first rank that
   ends tells mpirun to end the others, half a second later: one that had no core until then prints nothing,
-- and dumps what it did last, where `topknot flight` then finds that rank.
+- and dumps what it did last, where `topknot flight` then finds that rank, if REDUCE_FOREVER is there to say so.
 
 Prints a line for each run that breaks a promise, and the figures of all. Exits 1 where one was broken.
 """
@@ -29,13 +31,15 @@ from pathlib import Path
 RANKS = 4
 DEADLINE = 2.0
 HUNG = 30.0
+START = 120.0
 COLLECTIVES = ("knot", "oktopk", "topka", "gtopk", "spardl", "dense", "ssar", "hierarchical:group=2")
-ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
+       "GLOO_SOCKET_IFNAME": "lo"}
 # Leaves the process's number, then its exit code, in files named for the rank.
 WRAPPER = """#!/bin/bash
 folder=$1
 shift
-rank=$OMPI_COMM_WORLD_RANK
+rank=${OMPI_COMM_WORLD_RANK:-$RANK}
 "$@" 2>"$folder/said-$rank" &
 echo $! >"$folder/pid-$rank.new"
 mv "$folder/pid-$rank.new" "$folder/pid-$rank"
@@ -44,25 +48,66 @@ echo $? >"$folder/code-$rank"
 """
 
 
+class Mpirun:
+    """reduce_forever.cc by mpirun."""
+
+    collectives = COLLECTIVES
+
+    def __init__(self, reader, *mpirun):
+        self.reader, self.mpirun = reader, mpirun
+
+    def command(self, wrapper, folder, collective, number):
+        recovery = ["--enable-recovery"] if number == signal.SIGKILL else []
+        return [*self.mpirun, *recovery, "-n", str(RANKS), wrapper, folder, self.reader, folder, collective,
+                str(DEADLINE)]
+
+    def why_not(self):
+        version = subprocess.run([self.mpirun[0], "--version"], capture_output=True, text=True, check=False).stdout
+        if "Open MPI" not in version and "OpenRTE" not in version:
+            return f"{self.mpirun[0]} is not Open MPI's, whose --enable-recovery this needs"
+        return None
+
+    def ended_wrong(self, number, code):
+        return number == signal.SIGSTOP and code != 75
+
+
+class Torchrun:
+    """reduce_forever.py by torchrun."""
+
+    collectives = ("knot", "oktopk", "topka", "gtopk", "spardl", "dense", "deft", "exdyna")
+
+    def __init__(self, python, reader=None):
+        self.python, self.reader = python, reader
+
+    def command(self, wrapper, folder, collective, number):
+        program = Path(__file__).with_name("reduce_forever.py")
+        return [self.python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", "--no-python",
+                wrapper, folder, self.python, program, folder, collective, str(DEADLINE)]
+
+    def why_not(self):
+        return None
+
+    def ended_wrong(self, number, code):
+        return False  # the wrapper hides the codes from it
+
+
 class Run:
     """A job, one of whose ranks gets a signal."""
 
-    def __init__(self, program, mpirun, collective, number):
+    def __init__(self, launcher, collective, number):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name)
-        recovery = ["--enable-recovery"] if number == signal.SIGKILL else []
         self.number = number
-        self.program = program
+        self.launcher = launcher
         wrapper = self.path / "wrapper"
         wrapper.write_text(WRAPPER)
         wrapper.chmod(0o755)
-        self.job = subprocess.Popen(
-            [*mpirun, *recovery, "-n", str(RANKS), wrapper, self.folder.name, program, self.folder.name, collective,
-             str(DEADLINE)], env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.job = subprocess.Popen(launcher.command(wrapper, self.folder.name, collective, number), env=ENV,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def pid(self, rank):
         """The process of a rank, once it takes steps."""
-        give_up = time.monotonic() + HUNG
+        give_up = time.monotonic() + START
         while not (self.path / f"ready-{rank}").exists():
             if time.monotonic() > give_up:
                 raise RuntimeError("the job does not start")
@@ -115,16 +160,17 @@ class Run:
                 faults.append(f"wrong blame: {said[0]}")
             elif not re.search(r"step \d+, phase \w+", said[0]):
                 faults.append(f"no step and phase: {said[0]}")
-            # mpirun may end the wrapper before it has written the code of a rank that ended last.
+            # The launcher may end the wrapper before it has written the code of a rank that ended last.
             if self.code(other) not in (75, None):
                 faults.append(f"rank {other} ended with {self.code(other)}")
         if self.spoke == 0:
             faults.append("no rank printed a line")
-        flight = subprocess.run([self.program, self.folder.name], capture_output=True, text=True, check=False).stdout
-        if f" lead to rank {rank}, which " not in flight:
-            faults.append(f"the dumps name another: {flight.strip()}")
-        if self.number == signal.SIGSTOP and self.job.returncode != 75:
-            faults.append(f"mpirun ended with {self.job.returncode}")
+        if self.launcher.reader:
+            said = subprocess.run([self.launcher.reader, self.folder.name], capture_output=True, text=True, check=False)
+            if f" lead to rank {rank}, which " not in said.stdout:
+                faults.append(f"the dumps name another: {said.stdout.strip()}")
+        if self.launcher.ended_wrong(self.number, self.job.returncode):
+            faults.append(f"the launcher ended with {self.job.returncode}")
         return faults
 
 
@@ -136,19 +182,19 @@ def gone(pid):
 
 
 def main():
-    program, runs, grace, *mpirun = sys.argv[1:]
-    version = subprocess.run([mpirun[0], "--version"], capture_output=True, text=True, check=False).stdout
-    if "Open MPI" not in version and "OpenRTE" not in version:
-        print(f"skipped: {mpirun[0]} is not Open MPI's, whose --enable-recovery this needs")
+    runs, grace, kind, *words = sys.argv[1:]
+    launcher = {"mpirun": Mpirun, "torchrun": Torchrun}[kind](*words)
+    if why := launcher.why_not():
+        print(f"skipped: {why}")
         sys.exit(77)
     draw = random.Random(int(os.environ.get("TOPKNOT_SEED", "1")))
     failures = 0
     for number in (signal.SIGSTOP, signal.SIGKILL):
         took, unheard = [], 0
         for i in range(int(runs)):
-            collective = COLLECTIVES[i % len(COLLECTIVES)]
+            collective = launcher.collectives[i % len(launcher.collectives)]
             rank, pause = draw.randrange(RANKS), draw.uniform(0, 0.5)
-            run = Run(program, mpirun, collective, number)
+            run = Run(launcher, collective, number)
             seconds = run.hurt(rank, pause)
             took.append(seconds)
             for fault in run.broken(rank, seconds, float(grace)):
@@ -156,7 +202,7 @@ def main():
                 print(f"{number.name} to rank {rank} after {pause:.3f} s of {collective}: {fault}", flush=True)
             unheard += RANKS - 1 - run.spoke
         took.sort()
-        print(f"{number.name}: {len(took)} runs, {sum(s >= HUNG for s in took)} hung, until all others were gone: p50 "
+        print(f"{kind}, {number.name}: {len(took)} runs, {sum(s >= HUNG for s in took)} hung, until all others were gone: p50 "
               f"{statistics.median(took):.2f} s, p99 {took[int(0.99 * (len(took) - 1))]:.2f} s, most {took[-1]:.2f} s; {unheard} of {len(took) * (RANKS - 1)} ranks were ended before they "
               f"printed",
               flush=True)
