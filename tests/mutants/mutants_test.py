@@ -75,6 +75,7 @@ KILLERS = {
     "control_channel_test": {
         "part_longer_than_its_message": "ControlChannel.RefusesLengthsThatAddUpOnlyWhenTheyOverflow",
         "other_operation_accepted": "ControlChannel.NamesARankAtAnotherOperation",
+        "stale_control_message_accepted": "ControlChannel.RefusesAMessageOfAnEarlierOperation",
         "gathered_in_wrong_rank_order": "ControlChannel.GathersMessagesOfUnevenLengthOnEveryRank",
     },
     "inproc_test": {
