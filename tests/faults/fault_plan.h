@@ -28,16 +28,18 @@ enum class FaultKind : std::uint8_t {
   partition,  ///< for some time no message passes between two groups of ranks
   other_k,    ///< a rank wants another k
   other_way,  ///< a rank codes otherwise
+  slow_disk,  ///< a rank's file takes longer to write than the deadline
   disk_full,  ///< a call to the file system is refused
   torn,       ///< the power fails in such a call, of which half is done
   lost,       ///< the power fails, and what was not synced is lost
 };
-inline constexpr std::array<std::string_view, 16> kFaultNames = {
-    "none",      "kill",      "stop", "delay",  "drop",      "duplicate",
-    "reorder",   "truncate",  "flip", "replay", "partition", "other_k",
-    "other_way", "disk_full", "torn", "lost"};
+inline constexpr std::array<std::string_view, 17> kFaultNames = {
+    "none",      "kill",      "stop",      "delay",  "drop",      "duplicate",
+    "reorder",   "truncate",  "flip",      "replay", "partition", "other_k",
+    "other_way", "slow_disk", "disk_full", "torn",   "lost"};
 
-inline constexpr double kDeadline = 100;  // virtual seconds
+inline constexpr double kDeadline = 100;   // virtual seconds
+inline constexpr double kDiskLimit = 500;  // of waits for a checkpoint
 
 struct FaultPlan {
   std::uint64_t seed;
@@ -54,7 +56,7 @@ struct FaultPlan {
   bool saves;               ///< whether the ranks save a checkpoint after each step
   std::uint64_t file_call;  ///< to the file system, by any rank, that fails
 
-  bool hurts_disk() const { return kind >= FaultKind::disk_full; }
+  bool hurts_disk() const { return kind >= FaultKind::slow_disk; }
 
   static FaultPlan of(std::uint64_t seed) {
     core::Random random(seed);

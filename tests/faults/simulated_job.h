@@ -82,6 +82,7 @@ inline void take_steps(Transport& link, const FaultPlan& plan, store::Files& fil
   const auto made = make_collective(Spec::parse(collective), link, *compressor, layout);
   out.keeps_residual = made->keeps_residual();
   const auto saves = link.channel(kSaves);
+  saves->allow(kDiskLimit);
   store::CheckpointFolder folder(files, "c");
   Vector residual(kSize);
   Vector sum(kSize);

@@ -70,6 +70,7 @@ KILLERS = {
         "wrong_blame": "FailureAgreement.FollowsTheWaitsToARankThatWaitsForNobody",
         "old_answer_believed": "FailureAgreement.BelievesNoAnswerThatComesWhenAnotherQuestionIsAsked",
         "damaged_control_message_believed": "FailureAgreement.IgnoresAMessageOfWhichABitHasTurned",
+        "graphs_mixed": "FailureAgreement.IsNotMisledByRanksThatWaitForADiskToo",
         "failure_not_told": "FailureAgreement.TellsOfADisagreementOnce",
     },
     "control_channel_test": {
