@@ -17,7 +17,7 @@ using Clock = FailureAgreement::Clock;
 
 constexpr int kNobody = -1;
 
-enum class Kind : std::uint32_t { question, answer, lost, disagreement };
+enum class Kind : std::uint32_t { question, answer, lost, disagreement, other_answer };
 
 /// A control message; a failure's sentence comes after it.
 struct Control {
@@ -119,12 +119,12 @@ void FailureAgreement::fail(Failure failure, bool tell) {
 Bytes FailureAgreement::answer(std::uint64_t number, Graph graph) {
   const std::scoped_lock lock(mutex_);
   if (failure_) return bytes_of(*failure_);
-  const auto oldest = std::ranges::find(
-      waits_,
-      TOPKNOT_PLANT(graphs_mixed) && !waits_.empty() ? waits_.front().graph : graph,
-      &Wait::Edge::graph);
-  return bytes_of({.kind = Kind::answer,
-                   .peer = oldest == waits_.end() ? kNobody : oldest->peer,
+  if (waits_.empty()) return bytes_of({.kind = Kind::answer, .number = number});
+  auto oldest = std::ranges::find(waits_, graph, &Wait::Edge::graph);
+  const bool other = oldest == waits_.end();
+  if (other || TOPKNOT_PLANT(graphs_mixed)) oldest = waits_.begin();
+  return bytes_of({.kind = other ? Kind::other_answer : Kind::answer,
+                   .peer = oldest->peer,
                    .number = number});
 }
 
@@ -137,11 +137,13 @@ void FailureAgreement::receive(int from, std::span<const std::byte> message) {
   switch (control.kind) {
     case Kind::question:
       return network_.post(from, answer(control.number, Graph{control.peer}));
-    case Kind::answer: {
+    case Kind::answer:
+    case Kind::other_answer: {
       const std::scoped_lock lock(mutex_);
       if (question_ &&
           (question_->number == control.number || TOPKNOT_PLANT(old_answer_believed)))
-        question_->answers[static_cast<std::size_t>(from)] = control.peer;
+        question_->answers[static_cast<std::size_t>(from)] = {
+            control.peer, control.kind == Kind::other_answer};
       return;
     }
     case Kind::lost:
@@ -195,20 +197,27 @@ std::optional<Failure> FailureAgreement::decide(const Wait::Edge& overdue,
 }
 
 // Follows the edges from path.back() on. Returns the rank where they end, kNobody where they
-// lead round in a circle, and nothing where an answer may still come.
+// lead round in a circle of one graph, and nothing where an answer may still come.
 std::optional<int> FailureAgreement::end_of(std::vector<int>& path, bool too_late) const {
+  std::size_t in_graph = 0;  // of the path; the rank behind it waits in the other graph
+  const auto circle = [&] {
+    if (in_graph == 0) return kNobody;
+    path.resize(in_graph);
+    return path.back();
+  };
   for (;;) {
     const int last = path.back();
-    if (last == rank_) return kNobody;
+    if (last == rank_) return circle();
     if (TOPKNOT_PLANT(wrong_blame)) return last;
-    const std::optional<int> answer = question_->answers[static_cast<std::size_t>(last)];
+    const auto& answer = question_->answers[static_cast<std::size_t>(last)];
     if (!answer && !too_late) return std::nullopt;
-    int next = answer.value_or(kNobody);
+    if (answer && answer->other && in_graph == 0) in_graph = path.size();
+    int next = answer ? answer->peer : kNobody;
     if (next == kEveryone) next = missing_from_all();
     if (next < 0 || next >= size_ || next == last) return last;
     const bool again = std::ranges::find(path, next) != path.end();
     path.push_back(next);
-    if (again) return kNobody;
+    if (again) return circle();
   }
 }
 
@@ -217,9 +226,9 @@ int FailureAgreement::missing_from_all() const {
   int idle = kNobody;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
-    const std::optional<int> answer = question_->answers[static_cast<std::size_t>(rank)];
+    const auto& answer = question_->answers[static_cast<std::size_t>(rank)];
     if (!answer) return rank;
-    if (*answer == kNobody && idle == kNobody) idle = rank;
+    if (answer->peer == kNobody && idle == kNobody) idle = rank;
   }
   return idle == kNobody ? (rank_ + 1) % size_ : idle;
 }

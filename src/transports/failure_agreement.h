@@ -12,7 +12,10 @@
 //                                                    2 does not answer: rank 2 is lost
 //
 // A channel may have a limit of its own, for ranks that wait for a disk. Such waits are a graph of
-// their own: a rank that has waited long for a disk does not hide whom its next step waits for.
+// their own: a rank that has waited long for a disk does not hide whom its next step waits for. A rank
+// that has no wait in the graph in question answers with one of the other, if it has any. Where that
+// leads to a rank that is lost, that is the one; where it leads round in a circle, the rank that should
+// have been waiting in the graph and is not.
 //
 // An answer belongs to one question, so a wait that ended well leaves nothing behind. The first
 // rank that knows the cause tells all others, and every rank throws the same error. A rank that
@@ -123,7 +126,11 @@ class FailureAgreement {
     std::uint64_t number;
     std::uint64_t about;  // the id of the wait that was overdue
     Clock::time_point asked;
-    std::vector<std::optional<int>> answers;  // by rank: whom it waits for
+    struct Answer {
+      int peer;    // whom it waits for
+      bool other;  // in the other graph
+    };
+    std::vector<std::optional<Answer>> answers;  // by rank
   };
 
   // With the mutex held:

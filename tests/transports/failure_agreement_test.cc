@@ -135,6 +135,32 @@ TEST(FailureAgreement, IsNotMisledByRanksThatWaitForADiskToo) {
   EXPECT_EQ(ranks.at(0).failure().peer, 2) << ranks.at(0).failure().sentence;
 }
 
+// Rank 0 stops when it has told rank 1, and not rank 2, that a checkpoint is written.
+TEST(FailureAgreement, FollowsAWaitForADiskWhereARankHasNoOther) {
+  Ranks ranks(3);
+  ranks.stop(0);
+  ranks.wait_for_disk(2, 0, 50);
+  ranks.wait(1, 2);
+  ranks.check(1, 11);
+  ranks.check(1, 12.5);
+  ASSERT_TRUE(ranks.at(2).failed());
+  EXPECT_EQ(ranks.at(2).failure().peer, 0) << ranks.at(2).failure().sentence;
+}
+
+// Rank 2 computes for too long, while it waits for a disk beside that.
+TEST(FailureAgreement, NamesTheRankThatTakesNoStepThoughItWaitsForADisk) {
+  Ranks ranks(3);
+  ranks.wait_for_disk(2, 0, 50);
+  ranks.wait(0, 1);
+  ranks.wait(1, 2);
+  ranks.check(0, 11);
+  ASSERT_TRUE(ranks.at(0).failed());
+  EXPECT_EQ(ranks.at(0).failure().peer, 2);
+  EXPECT_EQ(ranks.at(0).failure().sentence,
+            "rank 2 has been silent for 10 s: rank 0 waits for rank 1, which waits for "
+            "rank 2");
+}
+
 TEST(FailureAgreement, ForgetsAQuestionAboutAWaitThatEndedWell) {
   Ranks ranks(3);
   ranks.stop(1);
