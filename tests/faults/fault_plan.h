@@ -58,11 +58,13 @@ struct FaultPlan {
 
   bool hurts_disk() const { return kind >= FaultKind::slow_disk; }
 
-  static FaultPlan of(std::uint64_t seed) {
+  /// `ranks` are drawn unless they are given.
+  static FaultPlan of(std::uint64_t seed, int ranks = 0) {
     core::Random random(seed);
     FaultPlan plan{};
     plan.seed = seed;
     plan.ranks = 2 + static_cast<int>(random.below(5));
+    if (ranks > 0) plan.ranks = ranks;
     const auto all = all_collectives(plan.ranks);
     plan.collective = all[random.below(all.size())];
     plan.kind = static_cast<FaultKind>(random.below(kFaultNames.size()));

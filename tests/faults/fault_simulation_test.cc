@@ -4,6 +4,7 @@
 // what, and Trial what must hold all the same.
 //
 // TOPKNOT_SEED=N replays one seed. TOPKNOT_SOAK_SECONDS=S goes on with new seeds for so long.
+// TOPKNOT_RANKS=P makes all jobs so large. TOPKNOT_MOST_RANKS=P kills at every call in jobs of up to P.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -44,20 +45,22 @@ struct Figures {
   }
 };
 
+std::uint64_t number_in(const char* name, std::uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
 bool run_seed(std::uint64_t seed, Figures& figures) {
-  Trial trial(seed);
+  const std::uint64_t ranks = number_in("TOPKNOT_RANKS", 0);
+  Trial trial(FaultPlan::of(seed, static_cast<int>(ranks)));
   SCOPED_TRACE("seed " + std::to_string(seed) + ": " + trial.plan().str() +
                "; replay: TOPKNOT_SEED=" + std::to_string(seed) +
+               (ranks > 0 ? " TOPKNOT_RANKS=" + std::to_string(ranks) : "") +
                " build/release/tests/fault_simulation_test");
   trial.run();
   trial.expect_all();
   figures.note(trial);
   return !::testing::Test::HasFailure();
-}
-
-std::uint64_t number_in(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
 TEST(FaultSimulation, HoldsEveryPromiseForEverySeed) {
