@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the exchange alone: every collective on three networks, on other MPIs, and as it grows."""
+"""Tables of the exchange alone: every collective on three networks, on other MPIs, as it grows, and what integrity
+costs."""
 
 import functools
 import shutil
 import statistics
 
-from table import RANKS, ROOT, Bench, Missing, Table, line_seconds, markdown, spread
+from table import RANKS, RATES, ROOT, Bench, Missing, Table, line_seconds, markdown, spread
 
 VGG16 = 14728266  # weights
 COLLECTIVES = ["dense", "dense:via=native", "dense:values=bf16", "topka", "topkdsa", "ssar", "gtopk", "spardl",
@@ -97,6 +98,36 @@ def mpis_table(results: dict) -> dict[str, str]:
                  *(spread([run[mpi]["dense"] / run[mpi]["knot"] for run in runs], 1) for mpi in MPIS)])
     return {"": f"n = {results['n']:,}, 1 %, 2 ranks on shared memory, ms a step.\n\n"
                 + markdown(["collective", *MPIS], rows)}
+
+
+# ---- what it costs that no message is believed unseen
+
+
+GUARDED = ["dense", "topka", "gtopk", "oktopk", "knot", "knot:values=bf16"]
+GUARDS = ("header", "checksum", "checks", "hash")
+
+
+def integrity(bench: Bench) -> dict:
+    program = ROOT / "build" / "release" / "bench" / "integrity_mpi"
+    if not program.exists():
+        raise Missing(f"{program.relative_to(ROOT)} is not here: ./run build builds it where there is MPI.")
+    n, steps = (65536, 2) if bench.quick else (VGG16, 6)
+    with bench.network("1gbit") as words:
+        said = [bench.json(*words, program, n, 0.01, steps, RATES["1gbit"] / 1e6, *GUARDED) for _ in range(bench.runs)]
+    return {"n": n, "runs": [{row["collective"]: row for row in one["results"]} for one in said]}
+
+
+def integrity_table(results: dict) -> dict[str, str]:
+    rows = []
+    for name in GUARDED:
+        of = [run[name] for run in results["runs"]]
+        share = [100 * sum(one[f"{guard}_seconds"] for guard in GUARDS) / one["step_seconds"] for one in of]
+        rows.append([f"`{name}`", spread([1e3 * one["step_seconds"] for one in of], 1),
+                     *(f"{1e3 * statistics.median(one[f'{guard}_seconds'] for one in of):.3f}" for guard in GUARDS),
+                     spread(share, 2)])
+    head = ["collective", "a step, ms", *(f"{guard}, ms" for guard in GUARDS), "all of it, % of the step"]
+    return {"": f"n = {results['n']:,} (VGG-16), 1 %, {RANKS} ranks at 1 Gb/s. A step is the exchange alone.\n\n"
+                + markdown(head, rows)}
 
 
 # ---- growth, measured
@@ -205,6 +236,8 @@ TABLES = [
     on("100mbit", 16, ("root", "mpi"), "on four hosts at 100 Mb/s"),
     on("loopback", 4, ("mpi",), "on one host"),
     Table("mpi", "Does the MPI matter?", "results.md", 3, ("mpi", "build/mpich"), mpis, mpis_table),
+    Table("integrity", "What do headers, checks, checksums and hashes cost?", "reliability.md", 4, ("root", "mpi"),
+          integrity, integrity_table),
     Table("growth", "What grows with ranks, length and density? Measured", "growth.md", 8, ("root", "mpi"),
           growth, growth_table),
     Table("growth-predicted", "The same to 4,096 workers, predicted", "growth.md", 0.1, (), predicted, predicted_tables,

@@ -52,6 +52,11 @@ class Transport {
   /// ends, for which there is send_shared().
   virtual void abandon() noexcept {}
 
+  /// Waits on this channel may last so many seconds, whatever the job's timeout. For messages that
+  /// wait for something slow, as a disk; all ranks ask for the same before they use the channel.
+  /// The default takes no notice, for transports without deadlines.
+  virtual void allow(double seconds) { static_cast<void>(seconds); }
+
   /// The network library's own dense sum (MPI_Allreduce, c10d), to compare with. The library
   /// chooses the order of additions. Returns false, with `x` unchanged, where there is none.
   [[nodiscard]] virtual bool allreduce(std::span<float> x) = 0;

@@ -42,7 +42,8 @@ Combination make(const train::Job& job, const std::string& scheme, double densit
 }
 
 bool may_differ(const std::string& key) {
-  return key == "folder" || key == "threads" || key == "timeout" || key == "name";
+  return key == "folder" || key == "threads" || key == "timeout" ||
+         key == "checkpoint_timeout" || key == "name";
 }
 
 }  // namespace

@@ -100,33 +100,52 @@ std::string place_of(const FlightOperation& operation) {
 constexpr std::array<std::pair<const char*, int>, 3> kParts = {
     {{"the configuration", 0}, {"n", 16}, {"k", 32}}};
 
+/// By rank: what its messages say of a part of the configuration. A collective in another has its own,
+/// so there may be several.
+using Settings = std::map<int, std::set<std::uint64_t>>;
+
+/// Whether two ranks have no setting in common.
+bool differ(const Settings& settings) {
+  for (const auto& [rank, mine] : settings)
+    for (const auto& [other, theirs] : settings)
+      if (std::ranges::none_of(mine,
+                               [&theirs](auto one) { return theirs.contains(one); }))
+        return true;
+  return false;
+}
+
+/// "k is 50 (low bits) on rank 0, 200 (low bits) on rank 1".
+std::string list_of(const char* name, const Settings& settings, bool has_value) {
+  std::map<std::uint64_t, std::vector<int>> groups;
+  for (const auto& [rank, values] : settings) groups[*values.begin()].push_back(rank);
+  std::string text = name;
+  bool first = true;
+  for (const auto& [value, ranks] : groups) {
+    text += first ? " is " : ", ";
+    text += has_value ? std::to_string(value) + " (low bits)" : first ? "one" : "another";
+    text += " on " + rank_names(ranks);
+    first = false;
+  }
+  return text;
+}
+
 /// The first step, channel by channel, in which ranks have sent messages of different
 /// configurations.
 std::string different_settings(const Flight& flight) {
   using Place = std::tuple<std::uint32_t, std::uint32_t>;  // step, channel
-  std::map<Place, std::map<int, std::uint64_t>> sent;
+  std::map<Place, std::array<Settings, kParts.size()>> sent;
   for (const auto& [rank, dump] : flight.dumps)
     for (const FlightOperation& one : dump.operations)
       if (one.what == "send" && one.fingerprint != 0)
-        sent[{one.step, one.channel}][rank] = one.fingerprint;
-  for (const auto& [place, by_rank] : sent)
-    for (const auto& [name, shift] : kParts) {
-      std::map<std::uint64_t, std::vector<int>> groups;
-      for (const auto& [rank, fingerprint] : by_rank)
-        groups[fingerprint >> shift & 0xFFFF].push_back(rank);
-      if (groups.size() < 2) continue;
-      std::string text = "The ranks diverge in step " +
-                         std::to_string(std::get<0>(place)) + " of channel " +
-                         std::to_string(std::get<1>(place)) + ": " + name;
-      const char* between = " is ";
-      for (const auto& [value, ranks] : groups) {
-        text += between;
-        text += (shift == 0 ? "one" : std::to_string(value) + " (low bits)") + " on " +
-                rank_names(ranks);
-        between = shift == 0 ? ", another" : ", ";
-      }
-      return text + ".";
-    }
+        for (std::size_t part = 0; part < kParts.size(); ++part)
+          sent[{one.step, one.channel}][part][rank].insert(
+              one.fingerprint >> kParts[part].second & 0xFFFF);
+  for (const auto& [place, parts] : sent)
+    for (std::size_t part = 0; part < kParts.size(); ++part)
+      if (differ(parts[part]))
+        return "The ranks diverge in step " + std::to_string(std::get<0>(place)) +
+               " of channel " + std::to_string(std::get<1>(place)) + ": " +
+               list_of(kParts[part].first, parts[part], kParts[part].second != 0) + ".";
   return "";
 }
 

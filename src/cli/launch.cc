@@ -40,6 +40,11 @@ namespace {
   std::fflush(nullptr);
   // All ranks know of a lost peer or a disagreement by now: each of them may print it.
   if (blames_a_peer(cause)) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  // Open MPI may take a second to end a process that asks for it. Exiting says the same.
+  std::thread([exit_code] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::_Exit(exit_code);
+  }).detach();
   end_mpi_job(exit_code);
   std::_Exit(exit_code);
 }

@@ -17,9 +17,19 @@ namespace fs = std::filesystem;
 // Weights, residuals or the order of the data would not be what the run began with.
 constexpr std::string_view kFixed[] = {"model", "data", "seed"};
 // Not worth a word.
-constexpr std::string_view kFree[] = {
-    "name",    "folder", "threads", "timeout",  "checkpoint_every", "check_every",
-    "workers", "epochs", "steps",   "evaluate", "evaluate_every",   "evaluate_samples"};
+constexpr std::string_view kFree[] = {"name",
+                                      "folder",
+                                      "threads",
+                                      "timeout",
+                                      "checkpoint_timeout",
+                                      "checkpoint_every",
+                                      "check_every",
+                                      "workers",
+                                      "epochs",
+                                      "steps",
+                                      "evaluate",
+                                      "evaluate_every",
+                                      "evaluate_samples"};
 
 bool is_one_of(std::span<const std::string_view> keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();

@@ -56,6 +56,7 @@ const Entry kEntries[] = {
     {"threads", &Job::threads, 1, 1024, "threads of one worker's arithmetic; under a launcher as many as the allocation grants, unless set"},
     {"seed", &Job::seed, 0, 1e15, "of every random draw"},
     {"timeout", &Job::timeout, 1e-3, 1e9, "seconds before a silent peer is given up"},
+    {"checkpoint_timeout", &Job::checkpoint_timeout, 1e-3, 1e9, "the same while a checkpoint is written or read, for disks that are slow"},
     {"optimizer", &Job::optimizer, 0, 0, kOptimizers},
     {"lr", &Job::lr, 0, kAny, "learning rate, for the gradient's mean over all workers"},
     {"lr_schedule", &Job::lr_schedule, 0, 0, kSchedules},

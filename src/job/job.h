@@ -37,6 +37,7 @@ struct Job : EngineOptions {
   std::int64_t threads = 1;
   std::int64_t seed = 1;
   double timeout = 60;
+  double checkpoint_timeout = 600;
 
   // The optimizer.
   std::string optimizer = "sgd:momentum=0.9";

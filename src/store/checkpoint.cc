@@ -111,13 +111,13 @@ std::vector<std::uint64_t> CheckpointFolder::steps() const {
 }
 
 void CheckpointFolder::take(Transport& link) {
-  ControlChannel(link).on_rank_0([&] { take_over(); });
+  ControlChannel(link, operations_).on_rank_0([&] { take_over(); });
   taken_ = true;
 }
 
 void CheckpointFolder::clear(Transport& link) {
   if (!taken_) take(link);
-  ControlChannel(link).on_rank_0([&] {
+  ControlChannel(link, operations_).on_rank_0([&] {
     require_taken();
     for (const std::uint64_t step : steps()) discard(name_of_step(step));
     files_.sync_folder(path_);
@@ -135,7 +135,7 @@ FileSeal CheckpointFolder::write(const std::string& unfinished, const std::strin
 void CheckpointFolder::save(Transport& link, std::uint64_t step, const Container& shared,
                             const Container& own, const Origin& origin) {
   if (!taken_) take(link);
-  ControlChannel control(link);
+  ControlChannel control(link, operations_);
   const bool leads = link.rank() == 0;
   std::vector<std::uint64_t> before;
   const std::string unfinished = ControlChannel::text_in(control.from_rank_0([&] {
@@ -221,7 +221,7 @@ std::optional<CheckpointFolder::Found> CheckpointFolder::newest_valid(
 Loaded CheckpointFolder::load(Transport& link, const std::string& model) {
   std::optional<Found> found;
   std::vector<std::string> passed_over;
-  ControlChannel control(link);
+  ControlChannel control(link, operations_);
   for (Decision decision{false, kLatest}; !decision.agreed;) {
     const Bytes decided = control.all_or_none(
         [&] {

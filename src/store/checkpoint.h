@@ -133,10 +133,11 @@ class CheckpointFolder {
   Files& files_;
   const std::string path_;
   const std::size_t keep_;
-  std::string attempt_;          // at rank 0, once taken
-  bool taken_ = false;           // at every rank
-  bool owns_steps_ = false;      // whether the steps in the folder are of this run
-  std::uint64_t discarded_ = 0;  // how many folders were renamed to be removed
+  std::string attempt_;           // at rank 0, once taken
+  bool taken_ = false;            // at every rank
+  std::uint64_t operations_ = 0;  // that the ranks have done together
+  bool owns_steps_ = false;       // whether the steps in the folder are of this run
+  std::uint64_t discarded_ = 0;   // how many folders were renamed to be removed
 };
 
 }  // namespace topknot::store

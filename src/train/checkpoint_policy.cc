@@ -24,6 +24,7 @@ CheckpointPolicy::CheckpointPolicy(const Job& job, const TrainOptions& options,
   if (options.checkpoints.empty()) return;
   folder_.emplace(store::disk(), options.checkpoints.string());
   link_ = link.channel(channel);
+  link_->allow(job.checkpoint_timeout);
   saves_.emplace(*folder_, *link_);
 }
 

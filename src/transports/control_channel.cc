@@ -26,10 +26,13 @@ std::string name(int rank) { return "Rank " + std::to_string(rank); }
 
 }  // namespace
 
-ControlChannel::ControlChannel(Transport& link) : link_(link) {}
+ControlChannel::ControlChannel(Transport& link) : link_(link), count_(own_count_) {}
+
+ControlChannel::ControlChannel(Transport& link, std::uint64_t& count)
+    : link_(link), count_(count) {}
 
 ControlChannel::ControlChannel(Transport& link, int id)
-    : own_(link.channel(id)), link_(*own_) {}
+    : own_(link.channel(id)), link_(*own_), count_(own_count_) {}
 
 template <typename Work>
 auto ControlChannel::guarded(Work work) {
@@ -49,6 +52,7 @@ std::vector<Bytes> ControlChannel::gather_bytes(std::span<const std::byte> mine,
   const std::size_t ranks = at(size());
   std::vector<Bytes> held = {Bytes(mine.begin(), mine.end())};  // [i]: of rank() + i
   Bytes received;
+  const ControlStamp stamp{Operation::gather, count_++};
   guarded([&] {
     for (std::size_t gap = 1; gap < ranks; gap *= 2) {
       const std::size_t count = std::min(gap, ranks - gap);
@@ -57,12 +61,11 @@ std::vector<Bytes> ControlChannel::gather_bytes(std::span<const std::byte> mine,
       const Pending receive =
           link_.recv(right, received, control_message_limit(count, most));
       const Pending send =
-          link_.send_shared(left, std::make_shared<const Bytes>(pack_control(
-                                      Operation::gather, std::span(held).first(count))));
+          link_.send_shared(left, std::make_shared<const Bytes>(
+                                      pack_control(stamp, std::span(held).first(count))));
       link_.wait(receive);
       link_.wait(send);
-      for (Bytes& part :
-           unpack_control(received, Operation::gather, count, right, rank()))
+      for (Bytes& part : unpack_control(received, stamp, count, right, rank()))
         held.push_back(std::move(part));
     }
   });
@@ -74,17 +77,18 @@ std::vector<Bytes> ControlChannel::gather_bytes(std::span<const std::byte> mine,
 std::vector<Bytes> ControlChannel::to_rank_0(ControlOperation operation, Bytes mine,
                                              std::size_t most) {
   std::vector<Bytes> all(rank() == 0 ? at(size()) : 0);
+  const ControlStamp stamp{operation, count_++};
   guarded([&] {
     if (rank() != 0)
-      return link_.wait(link_.send_shared(0, std::make_shared<const Bytes>(pack_control(
-                                                 operation, std::span(&mine, 1)))));
+      return link_.wait(link_.send_shared(
+          0, std::make_shared<const Bytes>(pack_control(stamp, std::span(&mine, 1)))));
     std::vector<Pending> receives;
     for (int peer = 1; peer < size(); ++peer)
       receives.push_back(link_.recv(peer, all[at(peer)], control_message_limit(1, most)));
     for (const Pending message : receives) link_.wait(message);
     for (int peer = 1; peer < size(); ++peer)
       all[at(peer)] =
-          std::move(unpack_control(all[at(peer)], operation, 1, peer, rank()).front());
+          std::move(unpack_control(all[at(peer)], stamp, 1, peer, rank()).front());
     all[0] = std::move(mine);
   });
   return all;
@@ -93,14 +97,15 @@ std::vector<Bytes> ControlChannel::to_rank_0(ControlOperation operation, Bytes m
 Bytes ControlChannel::from_root(Operation operation, int root, Bytes mine,
                                 std::size_t most) {
   Bytes received;
+  const ControlStamp stamp{operation, count_++};
   guarded([&] {
     if (rank() != root) {
       link_.wait(link_.recv(root, received, control_message_limit(1, most)));
-      mine = std::move(unpack_control(received, operation, 1, root, rank()).front());
+      mine = std::move(unpack_control(received, stamp, 1, root, rank()).front());
       return;
     }
     const auto message =
-        std::make_shared<const Bytes>(pack_control(operation, std::span(&mine, 1)));
+        std::make_shared<const Bytes>(pack_control(stamp, std::span(&mine, 1)));
     std::vector<Pending> sends;
     for (int peer = 0; peer < size(); ++peer)
       if (peer != root) sends.push_back(link_.send_shared(peer, message));

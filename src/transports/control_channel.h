@@ -30,8 +30,8 @@ enum class ControlOperation : std::uint32_t;
 /// All ranks call the same functions in the same order. Results are in rank order, with the
 /// same bits on every rank that gets them.
 ///
-/// Every message names its operation and its lengths. Throws DisagreementError where a rank is
-/// at another operation, and LinkError, with the rank, for a message that cannot be read or
+/// Every message names its operation, its number and its lengths. Throws DisagreementError where a
+/// rank is at another operation, or a message comes twice, and LinkError, with the rank, for a message that cannot be read or
 /// cannot arrive. All channels between the ranks have then failed.
 class ControlChannel {
  public:
@@ -42,6 +42,8 @@ class ControlChannel {
 
   /// Uses `link`, which must outlive this and carries nothing else meanwhile.
   explicit ControlChannel(Transport& link);
+  /// The same after another that has used `link`: goes on from `count`, which must outlive this.
+  ControlChannel(Transport& link, std::uint64_t& count);
   /// Uses a channel of its own of `link`. All ranks make it together.
   ControlChannel(Transport& link, int id);
 
@@ -164,6 +166,8 @@ class ControlChannel {
 
   std::unique_ptr<Transport> own_;
   Transport& link_;
+  std::uint64_t own_count_ = 0;
+  std::uint64_t& count_;  // of the operations so far
 };
 
 }  // namespace topknot

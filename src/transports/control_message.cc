@@ -11,14 +11,12 @@
 namespace topknot::transports {
 namespace {
 
-constexpr std::size_t kChecksumAt = 8;
-constexpr std::size_t kHeaderBytes = 16;
+constexpr std::size_t kChecksumBytes = 8;
+constexpr std::size_t kHeaderBytes = 24;
 constexpr std::size_t kLengthBytes = 8;
 
 std::uint64_t checksum_of(const Bytes& message) {
-  std::uint64_t first = 0;
-  std::memcpy(&first, message.data(), sizeof first);
-  return core::hash(std::span(message).subspan(kHeaderBytes), first);
+  return core::hash(std::span(message).subspan(kChecksumBytes));
 }
 
 const char* name_of(ControlOperation operation) {
@@ -43,7 +41,7 @@ std::size_t control_message_limit(std::size_t parts, std::size_t most) {
   return kHeaderBytes + parts * (kLengthBytes + most);
 }
 
-Bytes pack_control(ControlOperation operation, std::span<const Bytes> parts) {
+Bytes pack_control(ControlStamp stamp, std::span<const Bytes> parts) {
   std::size_t size = control_message_limit(parts.size(), 0);
   for (const Bytes& part : parts) size += part.size();
   Bytes message(size);
@@ -52,28 +50,29 @@ Bytes pack_control(ControlOperation operation, std::span<const Bytes> parts) {
     if (bytes != 0) std::memcpy(to, from, bytes);
     to += bytes;
   };
-  const std::uint32_t header[] = {static_cast<std::uint32_t>(operation),
+  const std::uint32_t header[] = {static_cast<std::uint32_t>(stamp.operation),
                                   static_cast<std::uint32_t>(parts.size())};
+  to += kChecksumBytes;
   write(header, sizeof header);
-  to += kHeaderBytes - kChecksumAt;
+  write(&stamp.number, sizeof stamp.number);
   for (const Bytes& part : parts) {
     const std::uint64_t length = part.size();
     write(&length, sizeof length);
   }
   for (const Bytes& part : parts) write(part.data(), part.size());
   const std::uint64_t checksum = checksum_of(message);
-  std::memcpy(message.data() + kChecksumAt, &checksum, sizeof checksum);
+  std::memcpy(message.data(), &checksum, sizeof checksum);
   return message;
 }
 
-std::vector<Bytes> unpack_control(const Bytes& message, ControlOperation operation,
+std::vector<Bytes> unpack_control(const Bytes& message, ControlStamp expected,
                                   std::size_t count, int from, int rank) {
   const auto require = [&](bool is_so) {
     if (!is_so)
       throw LinkError(
           from, "Rank " + std::to_string(from) + " sent a control message of " +
                     std::to_string(message.size()) + " bytes that cannot be read (" +
-                    name_of(operation) + ").");
+                    name_of(expected.operation) + ").");
   };
   std::size_t begin = 0;
   const auto read = [&](auto value) {
@@ -82,18 +81,24 @@ std::vector<Bytes> unpack_control(const Bytes& message, ControlOperation operati
     return value;
   };
   require(message.size() >= kHeaderBytes);
-  const auto theirs = static_cast<ControlOperation>(read(std::uint32_t{}));
-  const auto parts_told = read(std::uint32_t{});
   if (read(std::uint64_t{}) != checksum_of(message))
     throw LinkError(from, "A control message of " + std::to_string(message.size()) +
                               " bytes was damaged on its way from rank " +
                               std::to_string(from) + " to rank " + std::to_string(rank) +
-                              " (" + name_of(operation) + ").");
-  if (theirs != operation && !TOPKNOT_PLANT(other_operation_accepted))
-    throw DisagreementError(from, "operation is " + std::string(name_of(operation)) +
-                                      " on rank " + std::to_string(rank) + " but " +
-                                      name_of(theirs) + " on rank " +
-                                      std::to_string(from));
+                              " (" + name_of(expected.operation) + ").");
+  ControlStamp theirs{static_cast<ControlOperation>(read(std::uint32_t{}))};
+  const auto parts_told = read(std::uint32_t{});
+  theirs.number = read(std::uint64_t{});
+  const auto disagree = [&](const std::string& mine, const std::string& other) {
+    throw DisagreementError(from, "operation is " + mine + " on rank " +
+                                      std::to_string(rank) + " but " + other +
+                                      " on rank " + std::to_string(from));
+  };
+  if (theirs.operation != expected.operation && !TOPKNOT_PLANT(other_operation_accepted))
+    disagree(name_of(expected.operation), name_of(theirs.operation));
+  if (theirs.number != expected.number && !TOPKNOT_PLANT(stale_control_message_accepted))
+    disagree("number " + std::to_string(expected.number),
+             "number " + std::to_string(theirs.number));
   require(parts_told == count);
   require((message.size() - begin) / kLengthBytes >= count);
   std::vector<std::uint64_t> lengths(count);

@@ -2,9 +2,10 @@
 //
 // The messages of a ControlChannel. One is
 //
+//   checksum    8 bytes: XXH3 of all others
 //   operation   4 bytes
 //   parts       4 bytes: how many follow
-//   checksum    8 bytes: XXH3 of all bytes after it, seeded with those before it
+//   number      8 bytes: of the operation, counted by both ends
 //   length      8 bytes for each part
 //   part ...
 #pragma once
@@ -27,14 +28,20 @@ enum class ControlOperation : std::uint32_t {
   decision
 };
 
+/// Which operation of a channel a message belongs to.
+struct ControlStamp {
+  ControlOperation operation;
+  std::uint64_t number = 0;
+};
+
 /// The longest message of `parts` parts with at most `most` bytes each.
 std::size_t control_message_limit(std::size_t parts, std::size_t most);
 
-Bytes pack_control(ControlOperation operation, std::span<const Bytes> parts);
+Bytes pack_control(ControlStamp stamp, std::span<const Bytes> parts);
 
-/// The parts of what rank `from` sent to `rank`. Throws DisagreementError for another operation
-/// and LinkError for a message that was damaged on its way or is not of `count` parts.
-std::vector<Bytes> unpack_control(const Bytes& message, ControlOperation operation,
+/// The parts of what rank `from` sent to `rank`. Throws DisagreementError for another operation,
+/// as one that is over or has not begun, and LinkError for a message that was damaged on its way or is not of `count` parts.
+std::vector<Bytes> unpack_control(const Bytes& message, ControlStamp expected,
                                   std::size_t count, int from, int rank);
 
 }  // namespace topknot::transports

@@ -17,14 +17,15 @@ using Clock = FailureAgreement::Clock;
 
 constexpr int kNobody = -1;
 
-enum class Kind : std::uint32_t { question, answer, lost, disagreement };
+enum class Kind : std::uint32_t { question, answer, lost, disagreement, other_answer };
 
 /// A control message; a failure's sentence comes after it.
 struct Control {
   Kind kind = Kind::question;
-  std::int32_t peer = kNobody;  // the rank that the sender waits for, or that is lost
-  std::uint64_t number = 0;     // of the question
-  std::uint64_t checksum = 0;   // of all of the message, with 0 here
+  std::int32_t peer =
+      kNobody;               // that the sender waits for, or is lost; a question's graph
+  std::uint64_t number = 0;  // of the question
+  std::uint64_t checksum = 0;  // of all of the message, with 0 here
 };
 static_assert(sizeof(Control) == 24);
 
@@ -80,12 +81,16 @@ void Failure::raise() const {
 FailureAgreement::FailureAgreement(int rank, int size, double timeout, Network network)
     : rank_(rank), size_(size), timeout_(timeout), network_(std::move(network)) {}
 
-FailureAgreement::Wait::Wait(FailureAgreement& agreement, int peer)
+FailureAgreement::Wait::Wait(FailureAgreement& agreement, int peer,
+                             std::optional<double> limit)
     : agreement_(agreement) {
-  const auto deadline = agreement.network_.now() + seconds(agreement.timeout_);
+  const double allowed = limit.value_or(agreement.timeout_);
+  const auto deadline = agreement.network_.now() + seconds(allowed);
+  const Graph graph = limit ? Graph::slow : Graph::steps;
   const std::scoped_lock lock(agreement_.mutex_);
-  place_ = agreement_.waits_.insert(agreement_.waits_.end(),
-                                    {peer, ++agreement_.last_id_, deadline, ""});
+  place_ = agreement_.waits_.insert(
+      agreement_.waits_.end(),
+      {peer, ++agreement_.last_id_, deadline, allowed, graph, ""});
 }
 
 FailureAgreement::Wait::~Wait() {
@@ -111,11 +116,15 @@ void FailureAgreement::fail(Failure failure, bool tell) {
 }
 
 // After a failure a rank waits for nobody, but that is not why others wait for it.
-Bytes FailureAgreement::answer(std::uint64_t number) {
+Bytes FailureAgreement::answer(std::uint64_t number, Graph graph) {
   const std::scoped_lock lock(mutex_);
   if (failure_) return bytes_of(*failure_);
-  return bytes_of({.kind = Kind::answer,
-                   .peer = waits_.empty() ? kNobody : waits_.front().peer,
+  if (waits_.empty()) return bytes_of({.kind = Kind::answer, .number = number});
+  auto oldest = std::ranges::find(waits_, graph, &Wait::Edge::graph);
+  const bool other = oldest == waits_.end();
+  if (other || TOPKNOT_PLANT(graphs_mixed)) oldest = waits_.begin();
+  return bytes_of({.kind = other ? Kind::other_answer : Kind::answer,
+                   .peer = oldest->peer,
                    .number = number});
 }
 
@@ -127,12 +136,14 @@ void FailureAgreement::receive(int from, std::span<const std::byte> message) {
   const bool is_rank = control.peer >= 0 && control.peer < size_;
   switch (control.kind) {
     case Kind::question:
-      return network_.post(from, answer(control.number));
-    case Kind::answer: {
+      return network_.post(from, answer(control.number, Graph{control.peer}));
+    case Kind::answer:
+    case Kind::other_answer: {
       const std::scoped_lock lock(mutex_);
       if (question_ &&
           (question_->number == control.number || TOPKNOT_PLANT(old_answer_believed)))
-        question_->answers[static_cast<std::size_t>(from)] = control.peer;
+        question_->answers[static_cast<std::size_t>(from)] = {
+            control.peer, control.kind == Kind::other_answer};
       return;
     }
     case Kind::lost:
@@ -147,24 +158,27 @@ void FailureAgreement::receive(int from, std::span<const std::byte> message) {
 Clock::time_point FailureAgreement::check(Clock::time_point now) {
   std::unique_lock lock(mutex_);
   if (failure_ || waits_.empty()) return now + kAnswerTime;
-  // The oldest is the first to be overdue, for all have the same time.
-  std::uint64_t about = waits_.front().id;
-  if (waits_.front().deadline > now || TOPKNOT_PLANT(deadline_ignored))
-    return waits_.front().deadline;
+  const auto first = [this] {
+    return std::ranges::min_element(waits_, {}, &Wait::Edge::deadline);
+  };
+  const std::uint64_t about = first()->id;
+  if (first()->deadline > now || TOPKNOT_PLANT(deadline_ignored))
+    return first()->deadline;
   if (!question_ || question_->about != about) {
     question_ = Question{++last_number_, about, now, {}};
     question_->answers.resize(static_cast<std::size_t>(size_));
-    const Control control{.number = last_number_};
+    const Control control{.peer = static_cast<std::int32_t>(first()->graph),
+                          .number = last_number_};
     lock.unlock();
     post_all(bytes_of(control));
     lock.lock();
     // Where ranks are threads, some may have ended their waits meanwhile.
-    if (failure_ || waits_.empty() || waits_.front().id != about || !question_ ||
+    if (failure_ || waits_.empty() || first()->id != about || !question_ ||
         question_->about != about)
       return now;
   }
   const auto end = question_->asked + kAnswerTime;
-  std::optional<Failure> found = decide(waits_.front(), now >= end);
+  std::optional<Failure> found = decide(*first(), now >= end);
   if (!found) return end;
   lock.unlock();
   fail(std::move(*found));
@@ -179,24 +193,31 @@ std::optional<Failure> FailureAgreement::decide(const Wait::Edge& overdue,
   std::vector<int> path = {overdue.peer == kEveryone ? missing_from_all() : overdue.peer};
   const std::optional<int> lost = end_of(path, too_late);
   if (!lost) return std::nullopt;
-  return *lost == kNobody ? circle(path) : silence(overdue, *lost, path);
+  return *lost == kNobody ? circle(overdue, path) : silence(overdue, *lost, path);
 }
 
 // Follows the edges from path.back() on. Returns the rank where they end, kNobody where they
-// lead round in a circle, and nothing where an answer may still come.
+// lead round in a circle of one graph, and nothing where an answer may still come.
 std::optional<int> FailureAgreement::end_of(std::vector<int>& path, bool too_late) const {
+  std::size_t in_graph = 0;  // of the path; the rank behind it waits in the other graph
+  const auto circle = [&] {
+    if (in_graph == 0) return kNobody;
+    path.resize(in_graph);
+    return path.back();
+  };
   for (;;) {
     const int last = path.back();
-    if (last == rank_) return kNobody;
+    if (last == rank_) return circle();
     if (TOPKNOT_PLANT(wrong_blame)) return last;
-    const std::optional<int> answer = question_->answers[static_cast<std::size_t>(last)];
+    const auto& answer = question_->answers[static_cast<std::size_t>(last)];
     if (!answer && !too_late) return std::nullopt;
-    int next = answer.value_or(kNobody);
+    if (answer && answer->other && in_graph == 0) in_graph = path.size();
+    int next = answer ? answer->peer : kNobody;
     if (next == kEveryone) next = missing_from_all();
     if (next < 0 || next >= size_ || next == last) return last;
     const bool again = std::ranges::find(path, next) != path.end();
     path.push_back(next);
-    if (again) return kNobody;
+    if (again) return circle();
   }
 }
 
@@ -205,9 +226,9 @@ int FailureAgreement::missing_from_all() const {
   int idle = kNobody;
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
-    const std::optional<int> answer = question_->answers[static_cast<std::size_t>(rank)];
+    const auto& answer = question_->answers[static_cast<std::size_t>(rank)];
     if (!answer) return rank;
-    if (*answer == kNobody && idle == kNobody) idle = rank;
+    if (answer->peer == kNobody && idle == kNobody) idle = rank;
   }
   return idle == kNobody ? (rank_ + 1) % size_ : idle;
 }
@@ -215,7 +236,7 @@ int FailureAgreement::missing_from_all() const {
 Failure FailureAgreement::silence(const Wait::Edge& overdue, int lost,
                                   const std::vector<int>& path) const {
   std::string sentence =
-      name(lost) + " has been silent for " + core::shortest(timeout_) + " s";
+      name(lost) + " has been silent for " + core::shortest(overdue.limit) + " s";
   if (path.size() > 1) {
     sentence += ": " + name(rank_) + " waits for " + name(path.front());
     for (std::size_t i = 1; i < path.size(); ++i)
@@ -227,9 +248,11 @@ Failure FailureAgreement::silence(const Wait::Edge& overdue, int lost,
 }
 
 // Each of them answers, so none is lost; the error names the lowest rank of the circle.
-Failure FailureAgreement::circle(const std::vector<int>& path) const {
-  std::string sentence = "ranks wait for each other for " + core::shortest(timeout_) +
-                         " s: " + name(rank_) + " waits for " + name(path.front());
+Failure FailureAgreement::circle(const Wait::Edge& overdue,
+                                 const std::vector<int>& path) const {
+  std::string sentence = "ranks wait for each other for " +
+                         core::shortest(overdue.limit) + " s: " + name(rank_) +
+                         " waits for " + name(path.front());
   for (std::size_t i = 1; i < path.size(); ++i)
     sentence += ", which waits for " + name(path[i]);
   const auto first = std::ranges::find(path, path.back());

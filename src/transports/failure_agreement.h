@@ -11,6 +11,12 @@
 //   rank 2 is stopped        1 --> 0 --> 3 --> 2     rank 1 asks: 0 waits for 3, 3 waits for 2,
 //                                                    2 does not answer: rank 2 is lost
 //
+// A channel may have a limit of its own, for ranks that wait for a disk. Such waits are a graph of
+// their own: a rank that has waited long for a disk does not hide whom its next step waits for. A rank
+// that has no wait in the graph in question answers with one of the other, if it has any. Where that
+// leads to a rank that is lost, that is the one; where it leads round in a circle, the rank that should
+// have been waiting in the graph and is not.
+//
 // An answer belongs to one question, so a wait that ended well leaves nothing behind. The first
 // rank that knows the cause tells all others, and every rank throws the same error. A rank that
 // finds that two ranks disagree tells all others in the same way.
@@ -65,10 +71,13 @@ class FailureAgreement {
 
   FailureAgreement(int rank, int size, double timeout, Network network);
 
+  enum class Graph : std::int32_t { steps, slow };
+
   /// While this object exists, its rank waits for `peer`.
   class Wait {
    public:
-    Wait(FailureAgreement& agreement, int peer);
+    /// `limit` is in seconds; without one the job's timeout counts.
+    Wait(FailureAgreement& agreement, int peer, std::optional<double> limit = {});
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -84,6 +93,8 @@ class FailureAgreement {
       int peer;
       std::uint64_t id;
       Clock::time_point deadline;
+      double limit;  // seconds
+      Graph graph;
       std::string doing;
     };
     FailureAgreement& agreement_;
@@ -115,7 +126,11 @@ class FailureAgreement {
     std::uint64_t number;
     std::uint64_t about;  // the id of the wait that was overdue
     Clock::time_point asked;
-    std::vector<std::optional<int>> answers;  // by rank: whom it waits for
+    struct Answer {
+      int peer;    // whom it waits for
+      bool other;  // in the other graph
+    };
+    std::vector<std::optional<Answer>> answers;  // by rank
   };
 
   // With the mutex held:
@@ -124,9 +139,9 @@ class FailureAgreement {
   int missing_from_all() const;
   Failure silence(const Wait::Edge& overdue, int lost,
                   const std::vector<int>& path) const;
-  Failure circle(const std::vector<int>& path) const;
+  Failure circle(const Wait::Edge& overdue, const std::vector<int>& path) const;
 
-  Bytes answer(std::uint64_t number);
+  Bytes answer(std::uint64_t number, Graph graph);
   void post_all(const Bytes& message);
 
   const int rank_;
@@ -137,7 +152,7 @@ class FailureAgreement {
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   std::optional<Failure> failure_;  // written once, before failed_
-  std::list<Wait::Edge> waits_;     // the oldest first
+  std::list<Wait::Edge> waits_;     // in each graph the oldest first
   std::uint64_t last_id_ = 0;
   std::uint64_t last_number_ = 0;
   std::optional<Question> question_;

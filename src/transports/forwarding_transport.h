@@ -41,6 +41,7 @@ class ForwardingTransport : public Transport {
   void wait(Pending message) override { link_.wait(message); }
   void fail(const LinkError& cause) noexcept override { link_.fail(cause); }
   void abandon() noexcept override { link_.abandon(); }
+  void allow(double seconds) override { link_.allow(seconds); }
   bool allreduce(std::span<float> x) override { return link_.allreduce(x); }
   void spent(Phase phase, double seconds) noexcept override {
     link_.spent(phase, seconds);

@@ -237,6 +237,7 @@ class Inproc final : public Transport {
     under_way_.clear();
   }
 
+  void allow(double seconds) override { limit_ = seconds; }
   bool allreduce(std::span<float>) override { return false; }
 
   double now() const noexcept override {
@@ -295,7 +296,7 @@ class Inproc final : public Transport {
   // Returns when the operation is done or can no longer be. Holds the lock at the end.
   void await(std::unique_lock<std::mutex>& lock, Queue& queue, const Operation& operation,
              int peer) {
-    const FailureAgreement::Wait wait(agreement_, peer);
+    const FailureAgreement::Wait wait(agreement_, peer, limit_);
     const auto is_over = [&] {
       return operation.done || queue.closed || agreement_.failed();
     };
@@ -310,8 +311,9 @@ class Inproc final : public Transport {
   std::shared_ptr<RankLifetime> lifetime_;
   const std::vector<int> path_;  // the ids that led here from the first channel
   FailureAgreement& agreement_;
-  std::vector<Queue*> to_;    // by rank of the receiver
-  std::vector<Queue*> from_;  // by rank of the sender
+  std::optional<double> limit_;  // seconds, of a wait
+  std::vector<Queue*> to_;       // by rank of the receiver
+  std::vector<Queue*> from_;     // by rank of the sender
   std::map<Pending, UnderWay> under_way_;
   std::uint64_t next_ = 0;
 };

@@ -194,6 +194,7 @@ class Sim final : public SimulatedTransport {
   int node_of(int rank) const noexcept override { return hub().node_of(rank); }
   double now() const noexcept override { return hub().time().now(rank()); }
   void work(double seconds) override { hub().time().advance(rank(), seconds); }
+  void allow(double seconds) override { limit_ = seconds; }
   bool allreduce(std::span<float>) override { return false; }
 
   Pending send(int to, std::span<const std::byte> bytes) override {
@@ -305,7 +306,7 @@ class Sim final : public SimulatedTransport {
 
   // Returns when the message has come, or can no longer come.
   void await(const UnderWay& operation) {
-    const FailureAgreement::Wait wait(agreement_, operation.peer);
+    const FailureAgreement::Wait wait(agreement_, operation.peer, limit_);
     Clock::time_point look_at = wait.deadline();
     const Letter& letter = *operation.letter;
     for (;;) {
@@ -322,8 +323,9 @@ class Sim final : public SimulatedTransport {
   std::shared_ptr<RankLifetime> lifetime_;
   const std::vector<int> path_;  // the ids that led here from the first channel
   FailureAgreement& agreement_;
-  std::vector<Queue*> to_;    // by rank of the receiver, once it was used
-  std::vector<Queue*> from_;  // by rank of the sender
+  std::optional<double> limit_;  // seconds, of a wait
+  std::vector<Queue*> to_;       // by rank of the receiver, once it was used
+  std::vector<Queue*> from_;     // by rank of the sender
   std::map<Pending, UnderWay> under_way_;
   std::uint64_t next_ = 0;
 };

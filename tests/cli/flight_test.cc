@@ -63,6 +63,36 @@ TEST(Flight, NamesTheRankThatStopped) {
   }
 }
 
+// In the middle of a step some ranks are in the inner collective and others are not.
+TEST(Flight, NamesTheRankThatStoppedInACollectiveWithinAnother) {
+  const std::string collective = "hierarchical:group=2";
+  for (const int left : {7, 12}) {
+    const ScratchFolder folder;
+    std::latch failed(3);
+    const auto stopped = [&](Transport& link) {
+      topknot::testing::Stopping stopping(link, left, [&] {
+        failed.wait();
+        throw Error("stopped");
+      });
+      reduce_steps(stopping, collective, 50, 100);
+    };
+    EXPECT_ANY_THROW(run_threads(4, launch_in(folder), [&](Transport& link) {
+      if (link.rank() == 2) return stopped(link);
+      try {
+        reduce_steps(link, collective, 50, 100);
+      } catch (const LinkError&) {
+        failed.count_down();
+        throw;
+      }
+    }));
+    EXPECT_NE(
+        first_divergence(read_flight(folder.path())).find(" lead to rank 2, which "),
+        std::string::npos)
+        << collective << ", wait " << left << ": "
+        << first_divergence(read_flight(folder.path()));
+  }
+}
+
 TEST(Flight, NamesWhatDiffers) {
   const ScratchFolder folder;
   EXPECT_THROW(run_threads(4, launch_in(folder),

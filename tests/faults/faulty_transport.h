@@ -29,7 +29,8 @@ struct FaultState {
   std::uint64_t calls = 0;  ///< of the victim
   int injected = 0;         ///< faults that were done
   int sender = -1;          ///< of the message that was hurt
-  double longest_wait = 0;  ///< of any rank, in virtual seconds
+  double overdue =
+      0;  ///< the longest wait of any rank beyond its limit, in virtual seconds
 };
 
 class FaultyTransport final : public ForwardingTransport {
@@ -79,6 +80,11 @@ class FaultyTransport final : public ForwardingTransport {
     return link().send_shared(to, std::move(bytes));
   }
 
+  void allow(double seconds) override {
+    limit_ = seconds;
+    link().allow(seconds);
+  }
+
   Pending recv(int from, Bytes& into, std::size_t limit) override {
     note_call();
     return link().recv(from, into, limit);
@@ -90,8 +96,8 @@ class FaultyTransport final : public ForwardingTransport {
       FaultyTransport& link;
       const double start;
       ~Watch() {
-        double& longest = link.state_.longest_wait;
-        longest = std::max(longest, link.base_.now() - start);
+        double& overdue = link.state_.overdue;
+        overdue = std::max(overdue, link.base_.now() - start - link.limit_);
       }
     } const watch{*this, base_.now()};
     if (message != kHeld) return link().wait(message);
@@ -152,7 +158,7 @@ class FaultyTransport final : public ForwardingTransport {
   // The others run on meanwhile, and see that this rank waits for no one but itself.
   void stop() {
     constexpr int kOwnChannel = 999;
-    base_.work(10 * kDeadline);
+    base_.work(10 * kDiskLimit);
     const auto own = base_.channel(kOwnChannel);
     Bytes in;
     const Pending sent = own->send(rank(), {});
@@ -162,6 +168,7 @@ class FaultyTransport final : public ForwardingTransport {
 
   SimulatedTransport& base_;
   FaultState& state_;
+  double limit_ = kDeadline;
   std::map<int, Shared> last_;  // by receiver: the message before
   std::optional<Held> held_;
 };

@@ -6,8 +6,9 @@
     kills.py RUNS GRACE torchrun PYTHON [REDUCE_FOREVER]
 
 Every run is a job of four processes that reduce by some collective, with a deadline of 2 s. At some moment one
-rank gets SIGSTOP, or SIGKILL while the launcher stands aside, which leaves it to the ranks to notice: under `mpirun
---enable-recovery`, and under torchrun by a wrapper that tells it of no death. Then
+rank gets SIGSTOP, or SIGKILL while the launcher stands aside, which leaves it to the ranks to notice: under Open MPI's
+`mpirun --enable-recovery`, MPICH's `mpirun -disable-auto-cleanup`, and under torchrun by a wrapper that tells it of no
+death. Then
 
 - every other rank ends with exit code 75 within the deadline and GRACE seconds,
 - and prints one line, which names the rank, and the step and the phase where it waited for it. The first rank that
@@ -15,8 +16,12 @@ rank gets SIGSTOP, or SIGKILL while the launcher stands aside, which leaves it t
 - and dumps what it did last, where `topknot flight` then finds that rank, if REDUCE_FOREVER is there to say so.
 
 Prints a line for each run that breaks a promise, and the figures of all. Exits 1 where one was broken.
+
+TOPKNOT_SEED=N draws other ranks and moments. KILLS_RECORD=FILE adds a line for each run to FILE, and the figures are
+those of all its lines, so that many runs can be made a few at a time.
 """
 
+import json
 import os
 import random
 import re
@@ -35,16 +40,24 @@ START = 120.0
 COLLECTIVES = ("knot", "oktopk", "topka", "gtopk", "spardl", "dense", "ssar", "hierarchical:group=2")
 ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
        "GLOO_SOCKET_IFNAME": "lo"}
-# Leaves the process's number, then its exit code, in files named for the rank.
+# Leaves the process's number, then its exit code, in files named for the rank. MPICH tells the processes by SIGUSR1 that
+# one of them has died; its handler is the program's.
 WRAPPER = """#!/bin/bash
 folder=$1
 shift
-rank=${OMPI_COMM_WORLD_RANK:-$RANK}
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}
+trap 'kill -USR1 $child' USR1
 "$@" 2>"$folder/said-$rank" &
-echo $! >"$folder/pid-$rank.new"
+child=$!
+echo $child >"$folder/pid-$rank.new"
 mv "$folder/pid-$rank.new" "$folder/pid-$rank"
-wait $!
-echo $? >"$folder/code-$rank"
+wait $child
+code=$?
+while kill -0 $child 2>/dev/null; do
+  wait $child
+  code=$?
+done
+echo $code >"$folder/code-$rank"
 """
 
 
@@ -52,19 +65,21 @@ class Mpirun:
     """reduce_forever.cc by mpirun."""
 
     collectives = COLLECTIVES
+    # By a word of `mpirun --version`: what makes it stand aside when a rank dies.
+    STAND_ASIDE = {"Open MPI": "--enable-recovery", "OpenRTE": "--enable-recovery", "HYDRA": "-disable-auto-cleanup"}
 
     def __init__(self, reader, *mpirun):
         self.reader, self.mpirun = reader, mpirun
+        version = subprocess.run([mpirun[0], "--version"], capture_output=True, text=True, check=False).stdout
+        self.aside = next((flag for word, flag in self.STAND_ASIDE.items() if word in version), None)
 
     def command(self, wrapper, folder, collective, number):
-        recovery = ["--enable-recovery"] if number == signal.SIGKILL else []
-        return [*self.mpirun, *recovery, "-n", str(RANKS), wrapper, folder, self.reader, folder, collective,
-                str(DEADLINE)]
+        aside = [self.aside] if number == signal.SIGKILL else []
+        return [*self.mpirun, *aside, "-n", str(RANKS), wrapper, folder, self.reader, folder, collective, str(DEADLINE)]
 
     def why_not(self):
-        version = subprocess.run([self.mpirun[0], "--version"], capture_output=True, text=True, check=False).stdout
-        if "Open MPI" not in version and "OpenRTE" not in version:
-            return f"{self.mpirun[0]} is not Open MPI's, whose --enable-recovery this needs"
+        if self.aside is None:
+            return f"{self.mpirun[0]} is neither Open MPI's nor MPICH's: it is not known how to make it stand aside"
         return None
 
     def ended_wrong(self, number, code):
@@ -181,31 +196,46 @@ def gone(pid):
         return True
 
 
+def figures(kind, number, runs):
+    took = sorted(run["seconds"] for run in runs)
+    late = sum(run["late"] for run in runs)
+    print(f"{kind}, {number.name}: {len(took)} runs, {sum(s >= HUNG for s in took)} hung, until all others were gone: p50 "
+          f"{statistics.median(took):.2f} s, p99 {took[int(0.99 * (len(took) - 1))]:.2f} s, most {took[-1]:.2f} s, {late} "
+          f"late; {sum(run['unheard'] for run in runs)} of {len(took) * (RANKS - 1)} ranks were ended before they printed",
+          flush=True)
+
+
+def one_run(launcher, number, i, draw, grace):
+    """What is kept of a run."""
+    collective = launcher.collectives[i % len(launcher.collectives)]
+    rank, pause = draw.randrange(RANKS), draw.uniform(0, 0.5)
+    run = Run(launcher, collective, number)
+    seconds = run.hurt(rank, pause)
+    faults = run.broken(rank, seconds, grace)
+    for fault in faults:
+        print(f"{number.name} to rank {rank} after {pause:.3f} s of {collective}: {fault}", flush=True)
+    return {"signal": number.name, "seconds": seconds, "unheard": RANKS - 1 - run.spoke, "faults": faults,
+            "late": seconds > DEADLINE + grace}
+
+
 def main():
     runs, grace, kind, *words = sys.argv[1:]
     launcher = {"mpirun": Mpirun, "torchrun": Torchrun}[kind](*words)
     if why := launcher.why_not():
         print(f"skipped: {why}")
         sys.exit(77)
-    draw = random.Random(int(os.environ.get("TOPKNOT_SEED", "1")))
-    failures = 0
+    seed = int(os.environ.get("TOPKNOT_SEED", "1"))
+    draw = random.Random(seed)
+    record = Path(os.environ["KILLS_RECORD"]) if "KILLS_RECORD" in os.environ else None
+    done = [json.loads(line) for line in record.read_text().splitlines()] if record and record.exists() else []
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        took, unheard = [], 0
         for i in range(int(runs)):
-            collective = launcher.collectives[i % len(launcher.collectives)]
-            rank, pause = draw.randrange(RANKS), draw.uniform(0, 0.5)
-            run = Run(launcher, collective, number)
-            seconds = run.hurt(rank, pause)
-            took.append(seconds)
-            for fault in run.broken(rank, seconds, float(grace)):
-                failures += 1
-                print(f"{number.name} to rank {rank} after {pause:.3f} s of {collective}: {fault}", flush=True)
-            unheard += RANKS - 1 - run.spoke
-        took.sort()
-        print(f"{kind}, {number.name}: {len(took)} runs, {sum(s >= HUNG for s in took)} hung, until all others were gone: p50 "
-              f"{statistics.median(took):.2f} s, p99 {took[int(0.99 * (len(took) - 1))]:.2f} s, most {took[-1]:.2f} s; {unheard} of {len(took) * (RANKS - 1)} ranks were ended before they "
-              f"printed",
-              flush=True)
+            done.append(one_run(launcher, number, seed * int(runs) + i, draw, float(grace)))
+            if record:
+                with record.open("a") as file:
+                    file.write(json.dumps(done[-1]) + "\n")
+        figures(kind, number, [run for run in done if run["signal"] == number.name])
+    failures = sum(len(run["faults"]) for run in done)
     print(f"promises broken: {failures}")
     sys.exit(1 if failures else 0)
 

@@ -70,11 +70,13 @@ KILLERS = {
         "wrong_blame": "FailureAgreement.FollowsTheWaitsToARankThatWaitsForNobody",
         "old_answer_believed": "FailureAgreement.BelievesNoAnswerThatComesWhenAnotherQuestionIsAsked",
         "damaged_control_message_believed": "FailureAgreement.IgnoresAMessageOfWhichABitHasTurned",
+        "graphs_mixed": "FailureAgreement.IsNotMisledByRanksThatWaitForADiskToo",
         "failure_not_told": "FailureAgreement.TellsOfADisagreementOnce",
     },
     "control_channel_test": {
         "part_longer_than_its_message": "ControlChannel.RefusesLengthsThatAddUpOnlyWhenTheyOverflow",
         "other_operation_accepted": "ControlChannel.NamesARankAtAnotherOperation",
+        "stale_control_message_accepted": "ControlChannel.RefusesAMessageOfAnEarlierOperation",
         "gathered_in_wrong_rank_order": "ControlChannel.GathersMessagesOfUnevenLengthOnEveryRank",
     },
     "inproc_test": {

@@ -246,6 +246,26 @@ TEST(ControlChannel, NamesARankAtAnotherOperation) {
   }
 }
 
+// Where a transport delivers a message twice, or one of an operation that is over.
+TEST(ControlChannel, RefusesAMessageOfAnEarlierOperation) {
+  for (const bool goes_on : {false, true}) {
+    const auto errors = run_to_the_end(2, [&](Transport& link) {
+      std::uint64_t count = 0;
+      ControlChannel first(link, count);
+      first.gather_bytes_at_0({});
+      ControlChannel forgetful(link);
+      ControlChannel next(link, count);
+      if (link.rank() == 1)
+        forgetful.gather_bytes_at_0({});
+      else
+        (goes_on ? next : first).gather_bytes_at_0({});
+    });
+    EXPECT_EQ(told_by(errors[0]),
+              "DisagreementError 1: operation is number 1 on rank 0 but number 0 on rank "
+              "1");
+  }
+}
+
 TEST(ControlChannel, RefusesValuesOfAnotherNumberOnAllRanks) {
   for (int ranks = 2; ranks <= kMostRanks; ++ranks)
     EXPECT_EQ(told_by_all(ranks,
@@ -266,10 +286,8 @@ std::string said_of(const Bytes& bytes) {
 
 /// The message with the checksum that its other bytes ask for.
 Bytes sealed(Bytes message) {
-  std::uint64_t first = 0;
-  std::memcpy(&first, message.data(), sizeof first);
-  const std::uint64_t checksum = core::hash(std::span(message).subspan(16), first);
-  std::memcpy(message.data() + 8, &checksum, sizeof checksum);
+  const std::uint64_t checksum = core::hash(std::span(message).subspan(8));
+  std::memcpy(message.data(), &checksum, sizeof checksum);
   return message;
 }
 
@@ -283,40 +301,40 @@ TEST(ControlChannel, RefusesAMessageOfTheWrongLength) {
   EXPECT_EQ(said_of(whole), "nothing");
   for (std::size_t length = 0; length < whole.size(); ++length) {
     Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
-    EXPECT_EQ(said_of(length < 16 ? cut : sealed(cut)),
+    EXPECT_EQ(said_of(length < 24 ? cut : sealed(cut)),
               "LinkError 1: Rank 1 sent a control message of " + std::to_string(length) +
                   " bytes that cannot be read (gather at rank 0).");
   }
   Bytes longer = whole;
   longer.push_back({});
-  EXPECT_NE(said_of(sealed(longer)).find("28 bytes that cannot be read"),
+  EXPECT_NE(said_of(sealed(longer)).find("36 bytes that cannot be read"),
             std::string::npos);
   Bytes endless = whole;
-  for (std::size_t i = 16; i < 24; ++i) endless[i] = std::byte{0xFF};
+  for (std::size_t i = 24; i < 32; ++i) endless[i] = std::byte{0xFF};
   EXPECT_NE(said_of(sealed(endless)).find("cannot be read"), std::string::npos);
-  EXPECT_NE(said_of(Bytes(125)).find("OverlongError 1"), std::string::npos);
+  EXPECT_NE(said_of(Bytes(133)).find("OverlongError 1"), std::string::npos);
 }
 
 TEST(ControlChannel, RefusesLengthsThatAddUpOnlyWhenTheyOverflow) {
   using namespace transports;
-  const auto operation = ControlOperation::gather;
-  Bytes message = pack_control(operation, std::vector<Bytes>{Bytes(3), Bytes(4)});
-  EXPECT_EQ(unpack_control(message, operation, 2, 0, 1).size(), 2u);
+  const ControlStamp stamp{ControlOperation::gather, 5};
+  Bytes message = pack_control(stamp, std::vector<Bytes>{Bytes(3), Bytes(4)});
+  EXPECT_EQ(unpack_control(message, stamp, 2, 0, 1).size(), 2u);
   const std::uint64_t lengths[] = {~std::uint64_t{0}, 8};
-  std::memcpy(message.data() + 16, lengths, sizeof lengths);
-  EXPECT_THROW(unpack_control(sealed(message), operation, 2, 0, 1), LinkError);
+  std::memcpy(message.data() + 24, lengths, sizeof lengths);
+  EXPECT_THROW(unpack_control(sealed(message), stamp, 2, 0, 1), LinkError);
 }
 
 TEST(ControlChannel, FindsEveryBitThatTurned) {
   using namespace transports;
-  const auto operation = ControlOperation::gather;
-  const Bytes whole = pack_control(operation, std::vector<Bytes>{Bytes(3), Bytes(4)});
+  const ControlStamp stamp{ControlOperation::gather, 5};
+  const Bytes whole = pack_control(stamp, std::vector<Bytes>{Bytes(3), Bytes(4)});
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     Bytes turned = whole;
     turned[bit / 8] ^= std::byte{1} << (bit % 8);
     std::string said = "nothing";
     try {
-      unpack_control(turned, operation, 2, /*from=*/6, /*rank=*/5);
+      unpack_control(turned, stamp, 2, /*from=*/6, /*rank=*/5);
     } catch (const DisagreementError& error) {
       said = "a disagreement";
     } catch (const LinkError& error) {
@@ -325,7 +343,7 @@ TEST(ControlChannel, FindsEveryBitThatTurned) {
     }
     EXPECT_EQ(
         said,
-        "A control message of 39 bytes was damaged on its way from rank 6 to rank 5 "
+        "A control message of 47 bytes was damaged on its way from rank 6 to rank 5 "
         "(gather).")
         << "bit " << bit;
   }

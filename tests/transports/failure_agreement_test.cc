@@ -49,6 +49,10 @@ class Ranks {
     waits_[rank] = std::make_unique<FailureAgreement::Wait>(at(rank), peer);
   }
   void end_wait(int rank) { waits_.erase(rank); }
+  /// The same for a disk, for so many seconds at most, besides.
+  void wait_for_disk(int rank, int peer, double limit) {
+    disk_waits_[rank] = std::make_unique<FailureAgreement::Wait>(at(rank), peer, limit);
+  }
 
   /// Lets `rank` look at its deadlines `seconds` after now.
   void check(int rank, double seconds) {
@@ -65,6 +69,7 @@ class Ranks {
   std::map<int, int> woken_;
   std::vector<std::unique_ptr<FailureAgreement>> agreements_;
   std::map<int, std::unique_ptr<FailureAgreement::Wait>> waits_;
+  std::map<int, std::unique_ptr<FailureAgreement::Wait>> disk_waits_;
 };
 
 TEST(FailureAgreement, IsSilentUntilADeadline) {
@@ -102,6 +107,58 @@ TEST(FailureAgreement, FollowsTheWaitsToARankThatWaitsForNobody) {
   ASSERT_TRUE(ranks.at(0).failed());
   EXPECT_EQ(ranks.at(0).failure().peer, 2);
   EXPECT_FALSE(ranks.at(0).failure().disagreement);
+}
+
+TEST(FailureAgreement, LetsAWaitForADiskLastAsLongAsItMay) {
+  Ranks ranks(3);
+  ranks.wait_for_disk(0, 1, 50);
+  ranks.check(0, 49);
+  EXPECT_EQ(ranks.messages(), 0);
+  ranks.check(0, 51);
+  ASSERT_TRUE(ranks.at(2).failed());
+  EXPECT_EQ(ranks.at(2).failure().sentence, "rank 1 has been silent for 50 s");
+}
+
+// Rank 2 stops while rank 3 writes. All others have waited for rank 0's disk, rank 0 for rank 3's.
+TEST(FailureAgreement, IsNotMisledByRanksThatWaitForADiskToo) {
+  Ranks ranks(4);
+  ranks.wait_for_disk(1, 0, 50);
+  ranks.wait_for_disk(0, 3, 50);
+  ranks.stop(2);
+  ranks.wait(0, 1);
+  ranks.wait(1, 3);
+  ranks.wait(3, 2);
+  ranks.check(0, 11);
+  EXPECT_FALSE(ranks.at(0).failed()) << "the answer may still come";
+  ranks.check(0, 12.5);
+  ASSERT_TRUE(ranks.at(0).failed());
+  EXPECT_EQ(ranks.at(0).failure().peer, 2) << ranks.at(0).failure().sentence;
+}
+
+// Rank 0 stops when it has told rank 1, and not rank 2, that a checkpoint is written.
+TEST(FailureAgreement, FollowsAWaitForADiskWhereARankHasNoOther) {
+  Ranks ranks(3);
+  ranks.stop(0);
+  ranks.wait_for_disk(2, 0, 50);
+  ranks.wait(1, 2);
+  ranks.check(1, 11);
+  ranks.check(1, 12.5);
+  ASSERT_TRUE(ranks.at(2).failed());
+  EXPECT_EQ(ranks.at(2).failure().peer, 0) << ranks.at(2).failure().sentence;
+}
+
+// Rank 2 computes for too long, while it waits for a disk beside that.
+TEST(FailureAgreement, NamesTheRankThatTakesNoStepThoughItWaitsForADisk) {
+  Ranks ranks(3);
+  ranks.wait_for_disk(2, 0, 50);
+  ranks.wait(0, 1);
+  ranks.wait(1, 2);
+  ranks.check(0, 11);
+  ASSERT_TRUE(ranks.at(0).failed());
+  EXPECT_EQ(ranks.at(0).failure().peer, 2);
+  EXPECT_EQ(ranks.at(0).failure().sentence,
+            "rank 2 has been silent for 10 s: rank 0 waits for rank 1, which waits for "
+            "rank 2");
 }
 
 TEST(FailureAgreement, ForgetsAQuestionAboutAWaitThatEndedWell) {

@@ -40,6 +40,9 @@ class Noted final : public Transport {
     note("fail " + std::to_string(cause.peer()));
   }
   void abandon() noexcept override { note("abandon"); }
+  void allow(double seconds) override {
+    note("allow " + std::to_string(static_cast<int>(seconds)));
+  }
   bool allreduce(std::span<float> x) override {
     note("allreduce " + std::to_string(x.size()));
     return true;
@@ -97,15 +100,16 @@ void call_all(Transport& link) {
   link.wait(Pending{13});
   link.fail(LinkError(5, "rank 5 has left"));
   link.abandon();
+  link.allow(7);
   EXPECT_TRUE(link.allreduce(x));
   link.spent(Phase::decode, 1.5);
   EXPECT_EQ(link.now(), 2.5);
   EXPECT_EQ(link.node_of(6), 42);
 }
 
-const Calls kAll = {"rank",        "size",    "send 1 9", "send_shared 2 5",
-                    "recv 4 6",    "wait 13", "fail 5",   "abandon",
-                    "allreduce 4", "spent 3", "now",      "node_of 6"};
+const Calls kAll = {"rank",    "size",   "send 1 9", "send_shared 2 5", "recv 4 6",
+                    "wait 13", "fail 5", "abandon",  "allow 7",         "allreduce 4",
+                    "spent 3", "now",    "node_of 6"};
 
 TEST(ForwardingTransport, ForwardsEveryCall) {
   Calls calls;

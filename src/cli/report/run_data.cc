@@ -235,7 +235,8 @@ std::string text_of(const Json& value) {
 
 /// Keys that say where and how long, not what.
 bool is_about_the_machine(const std::string& key) {
-  static const std::set<std::string> keys{"name", "folder", "threads", "timeout"};
+  static const std::set<std::string> keys{"name", "folder", "threads", "timeout",
+                                          "checkpoint_timeout"};
   return keys.contains(key);
 }
 

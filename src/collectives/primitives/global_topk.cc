@@ -45,7 +45,8 @@ void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t
   const std::uint32_t bins = GlobalTopK::bins(k, channel.size());
   Search search{0, kInfinity, k, 0};
   for (bool first = true; first || search.need < search.count; first = false) {
-    if (search.end - search.begin == 1) return keep_ties(channel, search, held);
+    // Less than 1 only where a peer has counted what cannot be: the next message shows it.
+    if (search.end - search.begin <= 1) return keep_ties(channel, search, held);
     cut(search, first, bins);
     count();
     sum_counts(channel, counts_);

@@ -103,11 +103,11 @@ class C10d final : public Transport {
     operations_.erase(found);
     try {
       if (!operation->is_send)
-        endpoint_->await_frame(*operation);
+        endpoint_->await_frame(*operation, limit_);
       else if (operation->frame)
-        endpoint_->await(operation->frame, operation->peer, operation->peer);
+        endpoint_->await(operation->frame, operation->peer, operation->peer, limit_);
       if (operation->rest)
-        endpoint_->await(operation->rest, operation->peer, operation->peer);
+        endpoint_->await(operation->rest, operation->peer, operation->peer, limit_);
     } catch (const LinkError&) {
       abandon();
       endpoint_->withdraw(channel_, {operation});
@@ -128,6 +128,8 @@ class C10d final : public Transport {
     if (!open.empty()) abandoned_ = true;
     endpoint_->withdraw(channel_, open);
   }
+
+  void allow(double seconds) override { limit_ = seconds; }
 
   bool allreduce(std::span<float> x) override {
     require_not_failed();
@@ -198,6 +200,7 @@ class C10d final : public Transport {
   const std::shared_ptr<Endpoint> endpoint_;
   const std::uint64_t channel_;
   bool abandoned_ = false;
+  std::optional<double> limit_;  // seconds, of a wait
   std::uint64_t last_id_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<Operation>> operations_;
 };

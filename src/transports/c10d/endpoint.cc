@@ -115,11 +115,11 @@ void Endpoint::want(std::uint64_t channel, const std::shared_ptr<Operation>& ope
   }
 }
 
-void Endpoint::await_frame(const Operation& operation) {
+void Endpoint::await_frame(const Operation& operation, std::optional<double> limit) {
   const int peer = operation.peer;
   Lock lock(mutex_);
   if (operation.matched) return;
-  const FailureAgreement::Wait wait(agreement_, peer);
+  const FailureAgreement::Wait wait(agreement_, peer, limit);
   while (!operation.matched && !agreement_.failed() && !peers_[at(peer)].lost) {
     if (peer == rank_ || peers_[at(peer)].is_read)
       changed_.wait(lock);
@@ -131,7 +131,7 @@ void Endpoint::await_frame(const Operation& operation) {
   throw_lost(peer, "");
 }
 
-void Endpoint::await(const Work& work, int peer, int whom) {
+void Endpoint::await(const Work& work, int peer, int whom, std::optional<double> limit) {
   require_not_failed();
   {
     const std::scoped_lock lock(mutex_);
@@ -140,7 +140,7 @@ void Endpoint::await(const Work& work, int peer, int whom) {
   bool done = false;
   std::string why;
   {
-    const FailureAgreement::Wait wait(agreement_, whom);
+    const FailureAgreement::Wait wait(agreement_, whom, limit);
     if (!agreement_.failed()) try {
         done = wait_for(*work);
       } catch (const std::exception& error) {

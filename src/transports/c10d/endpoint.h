@@ -73,10 +73,10 @@ class Endpoint {
   void want(std::uint64_t channel, const std::shared_ptr<Operation>& operation);
 
   /// Returns when the operation has its frame; its rest, if any, is then being received.
-  void await_frame(const Operation& operation);
+  void await_frame(const Operation& operation, std::optional<double> limit = {});
   /// Waits until Gloo has completed `work`. While it waits, this rank waits for `whom`. Where the
   /// connection breaks, `peer` is the rank that is lost.
-  void await(const Work& work, int peer, int whom);
+  void await(const Work& work, int peer, int whom, std::optional<double> limit = {});
 
   /// The owner of these operations is about to be destroyed: nothing is received into them or
   /// sent from them any more.

@@ -119,6 +119,8 @@ class Mpi final : public Transport {
     give_up();
   }
 
+  void allow(double seconds) override { limit_ = seconds; }
+
   /// The one call without a deadline. MPI_Iallreduce could be polled, but in Open MPI it
   /// is another algorithm, up to twice as slow, and this is here to be compared with.
   /// Below MPI_THREAD_MULTIPLE other channels of the process stand still meanwhile.
@@ -229,7 +231,7 @@ class Mpi final : public Transport {
     std::optional<FailureAgreement::Wait> wait;
     for (Backoff backoff; !look(m); backoff.pause()) {
       if (!backoff.polls_others()) continue;
-      if (!wait) wait.emplace(agreement, m.peer);
+      if (!wait) wait.emplace(agreement, m.peer, limit_);
       job_->receive_control();
       if (Clock::now() > wait->deadline()) {
         wait->describe(state_of(m));
@@ -277,6 +279,7 @@ class Mpi final : public Transport {
   const int id_;
   const int rank_;
   const int size_;
+  std::optional<double> limit_;     // seconds, of a wait
   std::optional<Failure> failure_;  // of this channel alone
   mpi::Messages messages_;
 };

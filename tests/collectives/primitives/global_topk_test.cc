@@ -8,6 +8,7 @@
 #include <limits>
 #include <mutex>
 
+#include "collectives/primitives/words.h"
 #include "core/awkward.h"
 #include "core/random.h"
 #include "ranks.h"
@@ -139,6 +140,32 @@ TEST(GlobalTopK, LetsEveryoneKnowOfANonfiniteSum) {
     held.push_back(1, link.rank() == 3 ? std::numeric_limits<float>::infinity() : 1.0F);
     agreement.keep_largest(channel, held, 3);
     EXPECT_FALSE(channel.finite());
+  });
+}
+
+// Rank 1 counts 1,000 in the lowest bin, and at last in a bin that has no width: 100 bins of 22 take
+// more than the 2,140 patterns that are left then.
+TEST(GlobalTopK, EndsTheSearchWhereAPeerCountsWhatCannotBe) {
+  constexpr std::size_t kWanted = 800;
+  run(2, [](Transport& link) {
+    Params params;
+    MessageChannel channel(link, "test", params);
+    channel.begin(100000, kWanted);
+    if (link.rank() == 0) {
+      Sparse held;
+      GlobalTopK().keep_largest(channel, held, kWanted);
+      EXPECT_EQ(held.size(), 0U);
+      return;
+    }
+    ASSERT_EQ(GlobalTopK::bins(kWanted, 2), 100U);
+    channel.enter("agree");
+    for (const std::size_t bin : {0, 0, 0, 99}) {
+      std::vector<std::uint32_t> counts(100);
+      counts[bin] = 1000;
+      sum_counts(channel, counts);
+    }
+    const std::uint32_t none = 0;
+    gather_words(channel, std::span(&none, 1));
   });
 }
 
