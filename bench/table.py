@@ -54,8 +54,9 @@ def environment() -> dict[str, str]:
 class Bench:
     """Runs the commands of a table and notes them. `quick` wants sizes that only show that it works."""
 
-    def __init__(self, quick: bool, data: pathlib.Path | None, topknot: pathlib.Path):
+    def __init__(self, quick: bool, data: pathlib.Path | None, topknot: pathlib.Path, runs: int = RUNS):
         self.quick = quick
+        self.runs = 2 if quick else runs
         self.data = data
         self.program = topknot
         self.commands: list[str] = []
@@ -74,10 +75,6 @@ class Bench:
     def json(self, *words):
         text = self.run(*words)
         return json.loads(text[text.index("{"):])  # mpirun may warn on the first lines
-
-    @property
-    def runs(self) -> int:
-        return 2 if self.quick else RUNS
 
     @property
     def topknot(self) -> pathlib.Path:
@@ -160,7 +157,7 @@ def commit() -> str:
 def measured(table: Table, bench: Bench) -> dict:
     about = {"table": table.name, "commit": commit(), "machine": machine(), "load": round(os.getloadavg()[0], 1)}
     results = table.measure(bench)
-    return {**about, "commands": bench.commands, "results": results}
+    return {**about, "runs": bench.runs, "commands": bench.commands, "results": results}
 
 
 def record_path(name: str, folder: pathlib.Path) -> pathlib.Path:
@@ -179,7 +176,9 @@ def caption(table: Table, record: dict) -> str:
     if not table.timed:
         return f"`./run bench {table.name}`: commit {record['commit']}, the same on every machine.\n"
     idle = "idle" if record["load"] <= IDLE else f"load {record['load']:g}, so not idle"
-    return f"`./run bench {table.name}`: commit {record['commit']}, {record['machine']}, {idle}.\n"
+    runs = record.get("runs", RUNS)
+    fewer = "" if runs == RUNS else f" --runs {runs}"
+    return f"`./run bench{fewer} {table.name}`: commit {record['commit']}, {record['machine']}, {idle}.\n"
 
 
 # ---- pages

@@ -6,6 +6,7 @@
     ./run bench select ddp-1gbit         measures these, one after another
     ./run bench --all                    all of them
     ./run bench --quick ddp-1gbit        small sizes: shows that it works, keeps nothing
+    ./run bench --runs 3 ddp-100mbit     three runs instead of five, which the page says
     ./run bench --write                  measures nothing; writes all pages from their records
 
 A table leaves a record, bench/results/NAME.json, with its commands, the commit and the machine, and a part
@@ -26,7 +27,7 @@ import selection_tables
 import simulator_table
 import time_tables
 import training_tables
-from table import ROOT, Bench, Missing, Table, caption, measured, put, record_path, write_record
+from table import ROOT, RUNS, Bench, Missing, Table, caption, measured, put, record_path, write_record
 
 TABLES = {one.name: one for module in (selection_tables, exchange_tables, training_tables, time_tables,
                                        limits_tables, simulator_table, convergence_table) for one in module.TABLES}
@@ -83,7 +84,7 @@ def check_pages(args) -> int:
 
 
 def measure(table: Table, args) -> None:
-    bench = Bench(args.quick, args.data, args.topknot)
+    bench = Bench(args.quick, args.data, args.topknot, args.runs)
     start = time.monotonic()
     record = measured(table, bench)
     print(f"bench: {table.name} took {(time.monotonic() - start) / 60:.1f} minutes.", file=sys.stderr)
@@ -111,12 +112,19 @@ def measure_all(names: list[str], args) -> int:
     return 1 if failed else 0
 
 
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of runs; take 1 or more.")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE")
     parser.add_argument("--all", action="store_true", help="every table")
     parser.add_argument("--quick", action="store_true", help="small sizes, to try a table; keeps nothing")
+    parser.add_argument("--runs", type=count, default=RUNS, metavar="N", help="of what has a spread; %(default)s")
     parser.add_argument("--write", action="store_true", help="only write the pages from the records")
     parser.add_argument("--check", action="store_true", help="only say which pages are not as the records have them")
     parser.add_argument("--data", type=lambda text: pathlib.Path(text).resolve(), help="folder of the data sets")

@@ -19,9 +19,11 @@ MODES = {  # of ddp_step.py
 
 
 def ddp(network: str, bench: Bench) -> dict:
-    words = ["--batch", 2, "--steps", 4, "--rounds", 2] if bench.quick else []
-    if not bench.quick and network == "100mbit":
-        words = ["--steps", 4]
+    words = ["--rounds", bench.runs]
+    if bench.quick or network == "100mbit":
+        words += ["--steps", 4]
+    if bench.quick:
+        words += ["--batch", 2]
     script = ROOT / "bench" / "ddp_step.py"
     if network == "loopback":
         return bench.json(bench.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", RANKS,

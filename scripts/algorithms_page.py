@@ -105,7 +105,9 @@ def page(command, figures):
     parts += ["", "## Costs side by side", "",
               "In one step, before coding: messages on the longest path, and words of 32 bits. A message "
               "takes alpha and a", "word beta; the essays below have the bounds. log2 P is rounded up, G is the "
-              "number of ranks in a node.", "", *costs(catalog), ""]
+              "number of ranks in a node.",
+              "Up to eight ranks agree on a global top-k directly: what is 2 log2 P in `knot`, `exdyna`, `micro` and "
+              "`oktopk` is a path of 2 then.", "", *costs(catalog), ""]
     parts += ["Measured:", "", BEGIN, figures, END, ""]
     parts += section("Collectives", "collectives", catalog["collectives"])
     parts += section("Compressors", "compressors", catalog["compressors"])

@@ -9,7 +9,7 @@
 //   exchange   the parts, each rank with each, in turn
 //   add        each owner merges what it got, in a fixed order
 //   agree      on which k of all the sums are largest, by counts of bit patterns
-//   share      the survivors, round a ring
+//   share      the survivors, each rank with each, or round a ring
 //   settle     take out of the residual what was sent and survived, and write the sum
 //
 // What it improves on in Ok-Topk. There is no threshold that drifts between re-evaluations, no
@@ -22,19 +22,23 @@
 // (B * P)) * B + i mod B, keeps the order, so indices code as well as before.
 //
 // GlobalTopK (global_topk.h) is exact: ties go to the lower owner and then to the lower
-// coordinate. From step to step it takes two rounds of at most 512 counters; a cold start,
-// a jump of scale, or sums that tie, as rounded ones do, take a few rounds more.
+// coordinate. From step to step it takes two rounds of at most 512 counters; a cold start
+// or a jump of scale takes a few rounds more. Up to eight ranks send each other what they
+// agree by, so a round is one message long, and they know how many survive at each: where
+// none has more than k/(P-1), each sends its survivors to the others by itself.
 //
-// Cost    (2(P-1) + 2 ceil(log2 P)) alpha + 4k(P-1)/P beta on average, beta per 32-bit
-//         word, before coding, and the counters: at most k/4 words in two rounds, for
-//         k >= 512 ceil(log2 P). With coded indices a pair of 1 % takes 40.2 bits
-//         instead of 64, with bf16 values 24.2.
+// Cost    for P <= 8 a rank waits four times: for the exchange, twice for the agreement,
+//         and for the survivors. Beyond, (2(P-1) + 2 ceil(log2 P)) alpha. 4k(P-1)/P beta
+//         on average, beta per 32-bit word, before coding, and the counters: at most k/4
+//         words in two rounds, for k >= 512 times the messages of a round. With coded
+//         indices a pair of 1 % takes 40.2 bits instead of 64, with bf16 values 24.2.
 // Bound   the busiest rank sends at most 4k words, on any input, counters and headers
 //         apart:
 //         - exchange: no rank selects more than k coordinates (what a compressor gives
 //           beyond that is cut to the k largest), so none sends more than k pairs;
 //         - share: exactly min(k, all) pairs survive over all ranks, by the agreement,
-//           and in a ring no rank sends any block twice, so none sends more than k pairs.
+//           and in a ring no rank sends any block twice, so none sends more than k pairs;
+//           nor does one that sends at most k/(P-1) survivors P-1 times.
 //         Each is 2k words. On average over the ranks the first is k(P-1)/P pairs when
 //         the ownership is balanced, the second is always k(P-1)/P. The cap is the cut
 //         to k; what it leaves out stays in the residual. The log schedule has no such
@@ -104,7 +108,9 @@ class Knot final : public Collective {
     const double ranks = channel_.size();
     const double part = cost.pairs(k / ranks, n / ranks);
     const Route way = route(static_cast<std::size_t>(k));
-    return {cost.exchange(part, way), cost.global_topk(k), cost.allgather(part, way)};
+    const bool ring = way == Route::direct && !GlobalTopK::at_once(channel_.size());
+    return {cost.exchange(part, way), cost.global_topk(k),
+            cost.allgather(part, ring ? Route::ring : way)};
   }
 
  private:
@@ -129,7 +135,7 @@ class Knot final : public Collective {
 
   void share(std::size_t k) {
     channel_.enter("share");
-    allgather_.run(channel_, held_, regions_, k, survivors_, sum_error_, route(k));
+    allgather_.run(channel_, held_, regions_, k, survivors_, sum_error_, share_route(k));
   }
 
   // Slice by slice of the survivors: what one of them touches stays in the cache.
@@ -198,6 +204,15 @@ class Knot final : public Collective {
     const bool headers_outweigh = k < 16 * at(channel_.size() - 1);
     if (schedule_ == "auto") return headers_outweigh ? Route::log : Route::direct;
     return schedule_ == "log" ? Route::log : Route::direct;
+  }
+
+  // Directly where that cannot be more than k pairs, which all ranks know alike.
+  Route share_route(std::size_t k) const {
+    if (route(k) == Route::log) return Route::log;
+    const std::span<const std::uint64_t> kept = global_topk_.kept_by();
+    const bool balanced =
+        !kept.empty() && std::ranges::max(kept) * at(channel_.size() - 1) <= k;
+    return balanced ? Route::direct : Route::ring;
   }
 
   MessageChannel channel_;

@@ -47,6 +47,12 @@ void for_each_ahead(std::span<const std::uint32_t> index, std::span<float> dense
   for (; i < index.size(); ++i) change(dense[index[i]], i);
 }
 
+void require_as_many(std::span<const std::uint32_t> index, std::span<float> out) {
+  if (out.size() != index.size())
+    throw ContractError("Values of " + std::to_string(index.size()) +
+                        " positions were to go into " + std::to_string(out.size()) + ".");
+}
+
 }  // namespace
 
 void add(SparseView a, SparseView b, Sparse& out) {
@@ -140,11 +146,17 @@ void erase(std::span<const std::uint32_t> index, std::span<float> dense) {
   for_each_ahead(index, dense, [](float& x, std::size_t) { x = 0; });
 }
 
+void divide(std::span<const std::uint32_t> index, float divisor, std::span<float> dense,
+            std::span<float> out) {
+  if (out.empty())
+    return for_each_ahead(index, dense, [&](float& x, std::size_t) { x /= divisor; });
+  require_as_many(index, out);
+  for_each_ahead(index, dense, [&](float& x, std::size_t i) { out[i] = x /= divisor; });
+}
+
 void gather(std::span<const float> dense, std::span<const std::uint32_t> index,
             std::span<float> out) {
-  if (out.size() != index.size())
-    throw ContractError("Values of " + std::to_string(index.size()) +
-                        " positions were to go into " + std::to_string(out.size()) + ".");
+  require_as_many(index, out);
   for (std::size_t i = 0; i < index.size(); ++i) out[i] = dense[index[i]];
 }
 

@@ -59,6 +59,10 @@ void scatter_add(SparseView pairs, std::span<float> dense);
 /// dense[index[i]] = 0.
 void erase(std::span<const std::uint32_t> index, std::span<float> dense);
 
+/// dense[index[i]] /= divisor, which is also what `out` becomes, where it is not empty.
+void divide(std::span<const std::uint32_t> index, float divisor, std::span<float> dense,
+            std::span<float> out);
+
 /// out[i] = dense[index[i]]; `out` is as long as `index`.
 void gather(std::span<const float> dense, std::span<const std::uint32_t> index,
             std::span<float> out);

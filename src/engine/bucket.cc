@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/finite.h"
+#include "core/merge.h"
 #include "core/plant.h"
 
 namespace topknot::engine {
@@ -184,12 +185,9 @@ void Bucket::average_and_keep(const Reduced& reduced, std::span<float> sum) {
   }
   if (was_dense) std::vector<float>().swap(last_mean_);  // as long as the bucket
   last_mean_.resize(keeps ? last_.size() : 0);
-  const auto ranks = static_cast<float>(channel_->size());
-  for (std::size_t j = 0; j < last_.size(); ++j) {
-    float& value = sum[last_[j]];
-    if (ranks != 1 && !TOPKNOT_PLANT(sum_for_the_mean)) value /= ranks;
-    if (keeps) last_mean_[j] = value;
-  }
+  const int ranks = TOPKNOT_PLANT(sum_for_the_mean) ? 1 : channel_->size();
+  if (ranks == 1 && !keeps) return;
+  core::divide(last_, static_cast<float>(ranks), sum, last_mean_);
 }
 
 void Bucket::undo() {
@@ -231,8 +229,7 @@ void Bucket::load(const State& state) {
 
 // A sum that is kept from step to step is zero but for what the last step wrote.
 void Bucket::clear_last(std::span<float> sum) {
-  if (!TOPKNOT_PLANT(last_sum_not_cleared))
-    for (const std::uint32_t position : last_) sum[position] = 0;
+  if (!TOPKNOT_PLANT(last_sum_not_cleared)) core::erase(last_, sum);
   last_.clear();
 }
 

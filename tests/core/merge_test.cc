@@ -154,6 +154,19 @@ TEST(Erase, ClearsThePositionsAndNothingElse) {
   EXPECT_EQ(bits(dense), bits(std::vector<float>{1, 0, 0, 4}));
 }
 
+TEST(Divide, DividesAtThePositionsAndNowhereElse) {
+  std::vector<float> dense = {3, 6, 9, 12};
+  const std::vector<std::uint32_t> index = {1, 3};
+  std::vector<float> out(2);
+  divide(index, 3, dense, out);
+  EXPECT_EQ(dense, (std::vector<float>{3, 2, 9, 4}));
+  EXPECT_EQ(out, (std::vector<float>{2, 4}));
+  divide(index, 2, dense, {});
+  EXPECT_EQ(dense, (std::vector<float>{3, 1, 9, 2}));
+  std::vector<float> three(3);
+  EXPECT_THROW(divide(index, 2, dense, three), ContractError);
+}
+
 TEST(Gather, ReadsThePositions) {
   const std::vector<float> dense = {1, -0.0F, 3, 4};
   std::vector<float> out(3);

@@ -97,6 +97,8 @@ class Records(unittest.TestCase):
         record = {"commit": "abc", "machine": "2 cores", "load": 0.1}
         self.assertIn("2 cores, idle.", table.caption(one, record))
         self.assertIn("load 3, so not idle", table.caption(one, {**record, "load": 3.0}))
+        self.assertIn("`./run bench --runs 3 ", table.caption(one, {**record, "runs": 3}))
+        self.assertNotIn("--runs", table.caption(one, {**record, "runs": table.RUNS}))
 
     def test_a_spread_is_the_median_and_the_range(self):
         self.assertEqual(table.spread([3.0, 1.0, 2.0]), "2.00 (1.00-3.00)")

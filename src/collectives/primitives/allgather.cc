@@ -97,7 +97,9 @@ void Allgather::read_blocks(MessageChannel& channel, const Subgroup& group,
 }
 
 void Allgather::pass_round(MessageChannel& channel, const Subgroup& group, Route route) {
-  route == Route::direct ? ring(channel, group) : bruck(channel, group);
+  if (route == Route::ring) ring(channel, group);
+  if (route == Route::direct) direct(channel, group);
+  if (route == Route::log) bruck(channel, group);
   for (const Message& message : messages_) channel.note_nonfinite(message);
 }
 
@@ -113,6 +115,17 @@ void Allgather::ring(MessageChannel& channel, const Subgroup& group) {
     channel.start_send(right, messages_[at(group.member(-hop))]);
     channel.finish_receive(left);
   }
+  channel.flush();
+}
+
+void Allgather::direct(MessageChannel& channel, const Subgroup& group) {
+  for (int distance = 1; distance < group.size(); ++distance) {
+    const int origin = group.member(-distance);
+    channel.start_receive(group.rank(origin), messages_[at(origin)], limits_[at(origin)]);
+    channel.start_send(group.rank(group.member(distance)), messages_[at(group.place())]);
+  }
+  for (int distance = 1; distance < group.size(); ++distance)
+    channel.finish_receive(group.rank(group.member(-distance)));
   channel.flush();
 }
 

@@ -67,7 +67,8 @@ double Cost::pairs_or_values(double count, double region) const {
 }
 
 CostPhase Cost::allgather(double bytes, Route route) const {
-  if (route == Route::direct) return {ranks_ - 1, 1, bytes};
+  if (route == Route::ring) return {ranks_ - 1, 1, bytes};
+  if (route == Route::direct) return {ranks_ - 1, std::max(ranks_ - 1, 1.0), bytes};
   return {log_ranks(), 1, bytes * (ranks_ - 1) / std::max(log_ranks(), 1.0)};
 }
 
@@ -79,8 +80,11 @@ CostPhase Cost::exchange(double bytes, Route route) const {
 CostPhase Cost::rounds(double bytes) const { return {log_ranks(), 1, bytes}; }
 
 CostPhase Cost::global_topk(double k) const {
-  return {2 * log_ranks(), 1,
-          words(GlobalTopK::bins(static_cast<std::size_t>(k), channel_.size()))};
+  const int ranks = channel_.size();
+  const double round = words(GlobalTopK::bins(static_cast<std::size_t>(k), ranks));
+  if (GlobalTopK::at_once(ranks))
+    return {2 * (ranks_ - 1), std::max(ranks_ - 1, 1.0), round};
+  return {2 * log_ranks(), 1, round};
 }
 
 std::vector<CostPhase> Cost::rank_order_sum(double count) const {

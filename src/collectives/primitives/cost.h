@@ -30,7 +30,7 @@ class Cost {
   // ---- phases
 
   /// Allgather of one block of `bytes` from each rank.
-  CostPhase allgather(double bytes, Route route = Route::direct) const;
+  CostPhase allgather(double bytes, Route route = Route::ring) const;
   /// Exchange of a message of `bytes` between each two ranks.
   CostPhase exchange(double bytes, Route route = Route::direct) const;
   /// A message of `bytes` in each of ceil(log2 P) rounds: recursive doubling, a tree.

@@ -23,9 +23,17 @@ void CyclicOwnership::for_each_run(std::span<const std::uint32_t> index, Run run
   }
 }
 
-// Counted first, so that every part is sized once. All pairs of a block move alike, so there
-// are divisions for each block only.
+// Counted first, so that every part is sized once. Where a block has many of the pairs, they
+// move together; where it has few, its loop would end after one or two of them, which no processor
+// foresees, and every pair moves by itself.
 void CyclicOwnership::deal(SparseView pairs, std::vector<Sparse>& parts) const {
+  const std::uint64_t many = n_ >> (block_bits_ > 3 ? block_bits_ - 3 : 0);
+  parts.resize(ranks_);
+  pairs.size() > many ? deal_blocks(pairs, parts) : deal_singly(pairs, parts);
+}
+
+// All pairs of a block move alike, so there are divisions for each block only.
+void CyclicOwnership::deal_blocks(SparseView pairs, std::vector<Sparse>& parts) const {
   struct Next {
     std::uint32_t* index;
     float* value;
@@ -38,7 +46,6 @@ void CyclicOwnership::deal(SparseView pairs, std::vector<Sparse>& parts) const {
                [&](std::uint32_t block, std::size_t first, std::size_t last) {
                  count[owner(block)] += last - first;
                });
-  parts.resize(ranks_);
   std::vector<Next> next(ranks_);
   for (std::size_t r = 0; r < parts.size(); ++r) {
     parts[r].resize(count[r]);
@@ -51,6 +58,36 @@ void CyclicOwnership::deal(SparseView pairs, std::vector<Sparse>& parts) const {
     for (std::size_t i = first; i < last; ++i) *to.index++ = pairs.index[i] - before;
     to.value = std::copy(pairs.value.data() + first, pairs.value.data() + last, to.value);
   });
+}
+
+// A block's row is block / ranks_, by a product: exact, since block * ranks_ is below 2^63.
+void CyclicOwnership::deal_singly(SparseView pairs, std::vector<Sparse>& parts) const {
+  __extension__ using Product = unsigned __int128;
+  const std::uint64_t factor = (std::uint64_t{1} << 63) / ranks_ + 1;
+  const auto row = [&](std::uint32_t block) {
+    return static_cast<std::uint32_t>((Product{2} * block * factor) >> 64);
+  };
+  const auto owner = [&](std::uint32_t block) {
+    const std::uint32_t turned = block - row(block) * ranks_ + turn_;
+    return turned < ranks_ ? turned : turned - ranks_;
+  };
+  std::vector<std::size_t> next(ranks_);  // of a part, how many are there
+  for (const std::uint32_t position : pairs.index) ++next[owner(position >> block_bits_)];
+  std::vector<std::uint32_t*> index(ranks_);
+  std::vector<float*> value(ranks_);
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    parts[r].resize(next[r]);
+    index[r] = parts[r].index.data();
+    value[r] = parts[r].value.data();
+    next[r] = 0;
+  }
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const std::uint32_t block = pairs.index[i] >> block_bits_;
+    const std::uint32_t to = owner(block);
+    const std::size_t at = next[to]++;
+    index[to][at] = pairs.index[i] - ((block - row(block)) << block_bits_);
+    value[to][at] = pairs.value[i];
+  }
 }
 
 }  // namespace topknot::collective

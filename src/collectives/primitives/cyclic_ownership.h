@@ -55,6 +55,8 @@ class CyclicOwnership {
   std::uint32_t slot(int owner) const {
     return (static_cast<std::uint32_t>(owner) + ranks_ - turn_) % ranks_;
   }
+  void deal_blocks(SparseView pairs, std::vector<Sparse>& parts) const;
+  void deal_singly(SparseView pairs, std::vector<Sparse>& parts) const;
   template <typename Run>
   void for_each_run(std::span<const std::uint32_t> index, Run run) const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <numeric>
 
 #include "collectives/primitives/words.h"
@@ -28,10 +29,10 @@ std::uint32_t magnitude_bits(float value) {
 
 // Few enough that two rounds take no more than a quarter of k words.
 std::uint32_t GlobalTopK::bins(std::size_t k, int ranks) {
-  const auto rounds =
-      static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+  const auto others = static_cast<unsigned>(ranks - 1);
+  const std::size_t messages = at_once(ranks) ? others : std::bit_width(others);
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(
-      k / (8 * std::max<std::size_t>(rounds, 1)), kFewestBins, kMostBins));
+      k / (8 * std::max<std::size_t>(messages, 1)), kFewestBins, kMostBins));
 }
 
 void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t k) {
@@ -40,16 +41,21 @@ void GlobalTopK::keep_largest(MessageChannel& channel, Sparse& held, std::size_t
     channel.report_nonfinite();
     held.clear();
   }
+  kept_by_.assign(at_once(channel.size()) ? at(channel.size()) : 0, 0);
   if (k == 0) return held.clear();
   in_search_ = held.value;
   const std::uint32_t bins = GlobalTopK::bins(k, channel.size());
-  Search search{0, kInfinity, k, 0};
+  Search search{0, kInfinity, k, 0, 0};
   for (bool first = true; first || search.need < search.count; first = false) {
     // Less than 1 only where a peer has counted what cannot be: the next message shows it.
-    if (search.end - search.begin <= 1) return keep_ties(channel, search, held);
+    if (search.end - search.begin <= 1)
+      return keep_ties(channel.rank(), search.begin, search.need,
+                       counts_of_each(channel, search), held);
+    if (!first && at_once(channel.size()) && search.count <= 2 * bins)
+      return keep_by_values(channel, search, held);
     cut(search, first, bins);
     count();
-    sum_counts(channel, counts_);
+    add_up(channel);
     if (first) total_ = std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
     narrow(search);
     if (search.need < search.count) drop_outside(search);
@@ -65,17 +71,21 @@ float GlobalTopK::threshold() const noexcept {
 }
 
 // The bins of a round: on the first one fine near the last threshold, a quarter of them
-// left for all the rest; later, equal.
+// left for all the rest; later, equal, but for the smallest magnitude. A bin begins where
+// rounded values are, and they come in crowds.
 void GlobalTopK::cut(const Search& search, bool first, std::uint32_t bins) {
   segments_.clear();
+  if (!first) segments_.push_back({search.begin, search.begin + 1, 1});
   if (!first || last_ == 0) {
-    segments_.push_back(
-        {search.begin, search.end, std::min(bins, search.end - search.begin)});
+    const std::uint32_t begin =
+        search.begin + static_cast<std::uint32_t>(segments_.size());
+    segments_.push_back({begin, search.end, std::min(bins - 1, search.end - begin)});
     return;
   }
   const std::uint32_t reach = bins * 3 / 8 * kFineWidth;
   const auto last =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(last_, kInfinity - 1));
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(last_, kInfinity - 1)) /
+      kFineWidth * kFineWidth;
   const std::uint32_t low = last > reach ? last - reach : 0;
   const std::uint32_t high = std::min(last + reach, kInfinity);
   const std::uint32_t coarse = bins / 8;
@@ -141,6 +151,17 @@ void GlobalTopK::count() {
     for (std::size_t b = 0; b < bins; ++b) counts_[b] += table[t * bins + b];
 }
 
+void GlobalTopK::add_up(MessageChannel& channel) {
+  if (!at_once(channel.size())) return sum_counts(channel, counts_);
+  const std::size_t bins = counts_.size();
+  const std::vector<std::uint32_t> lengths(at(channel.size()),
+                                           static_cast<std::uint32_t>(bins));
+  gather_at_once(channel, counts_, lengths, counts_by_rank_);
+  std::ranges::fill(counts_, 0U);
+  for (std::size_t i = 0; i < counts_by_rank_.size(); ++i)
+    counts_[i % bins] += counts_by_rank_[i];
+}
+
 // Leaves what the next round has to count.
 void GlobalTopK::drop_outside(const Search& search) {
   if (magnitudes_.size() < in_search_.size() + core::kCopySlack)
@@ -150,14 +171,19 @@ void GlobalTopK::drop_outside(const Search& search) {
   in_search_ = std::span(magnitudes_).first(count);
 }
 
-// Goes down from the largest magnitudes until `need` are found.
-void GlobalTopK::narrow(Search& search) const {
-  std::size_t bin = counts_.size();
+// Goes down from the largest magnitudes until `need` are found. Those above them are kept.
+void GlobalTopK::narrow(Search& search) {
+  search.bin = counts_.size();
+  const auto keep = [&] {
+    for (std::size_t rank = 0; rank < kept_by_.size(); ++rank)
+      kept_by_[rank] += counts_by_rank_[rank * counts_.size() + search.bin];
+  };
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     for (std::uint32_t i = segment->bins; i-- > 0;) {
-      search.count = counts_[--bin];
+      search.count = counts_[--search.bin];
       search.begin = std::min(segment->begin + i * segment->width(), segment->end);
       search.end = std::min(search.begin + segment->width(), segment->end);
+      if (search.count <= search.need) keep();
       if (search.count >= search.need) return;
       search.need -= search.count;
     }
@@ -166,15 +192,52 @@ void GlobalTopK::narrow(Search& search) const {
   search.need = search.count = 0;
 }
 
-void GlobalTopK::keep_ties(MessageChannel& channel, const Search& search, Sparse& held) {
-  last_ = search.begin;
-  // By now all that is in the search is equal.
+// How many each rank has of those that are still in the search.
+std::vector<std::uint32_t> GlobalTopK::counts_of_each(MessageChannel& channel,
+                                                      const Search& search) const {
   const auto mine = static_cast<std::uint32_t>(in_search_.size());
-  const std::vector<std::uint32_t> ties = gather_words(channel, std::span(&mine, 1));
-  std::uint64_t quota = search.need + TOPKNOT_PLANT(one_tie_too_many);
-  for (int rank = 0; rank < channel.rank(); ++rank)
-    quota -= std::min<std::uint64_t>(quota, ties[at(rank)]);
-  core::keep_above(held, search.begin, quota);
+  if (!at_once(channel.size())) return gather_words(channel, std::span(&mine, 1));
+  std::vector<std::uint32_t> counts;
+  for (std::size_t i = search.bin; i < counts_by_rank_.size(); i += counts_.size())
+    counts.push_back(counts_by_rank_[i]);
+  return counts;
+}
+
+// Every rank sees all that is still in the search, and finds the threshold by itself.
+void GlobalTopK::keep_by_values(MessageChannel& channel, const Search& search,
+                                Sparse& held) {
+  std::vector<std::uint32_t> mine(in_search_.size());
+  std::ranges::transform(in_search_, mine.begin(), magnitude_bits);
+  const std::vector<std::uint32_t> counts = counts_of_each(channel, search);
+  gather_at_once(channel, mine, counts, left_);
+  std::vector<std::uint32_t> sorted = left_;
+  const auto last = sorted.begin() + static_cast<std::ptrdiff_t>(search.need - 1);
+  std::nth_element(sorted.begin(), last, sorted.end(), std::greater<>());
+  const std::uint32_t threshold = *last;
+  std::uint64_t need = search.need;
+  std::vector<std::uint32_t> ties(counts.size());
+  auto value = left_.begin();
+  for (std::size_t rank = 0; rank < counts.size(); ++rank)
+    for (const auto end = value + counts[rank]; value != end; ++value) {
+      ties[rank] += *value == threshold ? 1 : 0;
+      kept_by_[rank] += *value > threshold ? 1 : 0;
+      need -= *value > threshold ? 1 : 0;
+    }
+  keep_ties(channel.rank(), threshold, need, ties, held);
+}
+
+// Keeps all above `bits`, and `need` of those that equal it, of which each rank has `ties`:
+// those of lower ranks first.
+void GlobalTopK::keep_ties(int rank, std::uint32_t bits, std::uint64_t need,
+                           std::span<const std::uint32_t> ties, Sparse& held) {
+  last_ = bits;
+  std::uint64_t quota = need + TOPKNOT_PLANT(one_tie_too_many);
+  for (std::size_t each = 0; each < ties.size(); ++each) {
+    if (each == at(rank)) core::keep_above(held, bits, quota);
+    const std::uint64_t kept = std::min<std::uint64_t>(quota, ties[each]);
+    if (!kept_by_.empty()) kept_by_[each] += kept;
+    quota -= kept;
+  }
 }
 
 }  // namespace topknot::collective

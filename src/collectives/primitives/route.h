@@ -3,9 +3,9 @@
 
 namespace topknot::collective {
 
-/// How messages travel. `direct`: P-1 messages from each rank, and no byte is sent more often
-/// than it must be. `log`: ceil(log2 P) packets (Bruck), in which messages are passed on, for
-/// when latency rules.
-enum class Route { direct, log };
+/// How messages travel. `direct`: each rank to each by itself, P-1 messages. `ring`: as many, and
+/// they are passed on from neighbour to neighbour. `log`: ceil(log2 P) packets (Bruck), in which
+/// messages are passed on, for when latency rules.
+enum class Route { direct, ring, log };
 
 }  // namespace topknot::collective

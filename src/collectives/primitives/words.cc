@@ -2,6 +2,7 @@
 #include "collectives/primitives/words.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "collectives/primitives/bruck.h"
 #include "core/plant.h"
@@ -76,6 +77,33 @@ std::vector<std::uint32_t> gather_words(MessageChannel& channel,
   std::rotate(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(first),
               held.end());
   return held;
+}
+
+void gather_at_once(MessageChannel& channel, std::span<const std::uint32_t> mine,
+                    std::span<const std::uint32_t> lengths,
+                    std::vector<std::uint32_t>& all) {
+  Message out;
+  std::vector<Message> in(lengths.size());
+  channel.code_words(mine, MessageChannel::kEveryone, out);
+  for (int distance = 1; distance < channel.size(); ++distance) {
+    const int from = channel.neighbour(-distance);
+    channel.start_receive(from, in[at(from)],
+                          MessageChannel::words_limit(lengths[at(from)]));
+    channel.start_send(channel.neighbour(distance), out);
+  }
+  all.resize(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}));
+  std::size_t first = 0;
+  for (int from = 0; from < channel.size(); ++from) {
+    const auto theirs = std::span(all).subspan(first, lengths[at(from)]);
+    first += theirs.size();
+    if (from == channel.rank()) {
+      std::ranges::copy(mine, theirs.begin());
+      continue;
+    }
+    channel.finish_receive(from);
+    channel.read_words(in[at(from)], from, MessageChannel::kEveryone, theirs);
+  }
+  channel.flush();
 }
 
 }  // namespace topknot::collective

@@ -20,4 +20,11 @@ void sum_counts(MessageChannel& channel, std::span<std::uint32_t> counts);
 std::vector<std::uint32_t> gather_words(MessageChannel& channel,
                                         std::span<const std::uint32_t> mine);
 
+/// Replaces `all` with every rank's `mine`, one after another in rank order. Rank r has
+/// lengths[r] of them, and sends them to each of the others by itself: nobody waits for a
+/// message that waits for another.
+void gather_at_once(MessageChannel& channel, std::span<const std::uint32_t> mine,
+                    std::span<const std::uint32_t> lengths,
+                    std::vector<std::uint32_t>& all);
+
 }  // namespace topknot::collective

@@ -90,13 +90,13 @@ TEST_P(EveryRoute, GathersAmongTheMembersOfASubgroup) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Routes, EveryRoute,
-                         ::testing::Values(Route::direct, Route::log));
+                         ::testing::Values(Route::direct, Route::ring, Route::log));
 
 TEST(Allgather, TakesAsManyMessagesAsItsRouteSays) {
   for (const int ranks : kRanks)
     run(ranks, [&](Transport& link) {
       const int log = std::bit_width(static_cast<unsigned>(ranks - 1));
-      for (const Route route : {Route::direct, Route::log}) {
+      for (const Route route : {Route::direct, Route::ring, Route::log}) {
         auto traffic = std::make_shared<Traffic>();
         const auto metered = make_metered(link.channel(static_cast<int>(route)), traffic);
         Params params;
@@ -110,7 +110,7 @@ TEST(Allgather, TakesAsManyMessagesAsItsRouteSays) {
         allgather.run(channel, pairs_of(link.rank(), 0), regions, 100, blocks, error,
                       route);
         const auto expected =
-            static_cast<std::uint64_t>(route == Route::direct ? ranks - 1 : log);
+            static_cast<std::uint64_t>(route == Route::log ? log : ranks - 1);
         EXPECT_EQ(traffic->messages(), expected);
       }
     });

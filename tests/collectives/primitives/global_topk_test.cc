@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "core/awkward.h"
 #include "core/random.h"
 #include "ranks.h"
+#include "topknot/transports.h"
 
 namespace topknot::collective {
 namespace {
@@ -31,9 +33,12 @@ struct Held {
 };
 
 /// Holds the agreement of several steps to a sort of everything. `make` gives what a rank has.
+/// Where the ranks are few, each must know how many each keeps.
 template <typename Make>
 void hold(int ranks, std::size_t k, int steps, Make make) {
   std::vector<std::vector<Held>> kept(static_cast<std::size_t>(steps));
+  std::vector<std::vector<std::uint64_t>> said(kept.size() *
+                                               static_cast<std::size_t>(ranks));
   std::mutex mutex;
   run(ranks, [&](Transport& link) {
     Params params;
@@ -44,6 +49,9 @@ void hold(int ranks, std::size_t k, int steps, Make make) {
       Sparse held = make(link.rank(), step);
       agreement.keep_largest(channel, held, k);
       const std::scoped_lock lock(mutex);
+      const auto known = agreement.kept_by();
+      said[static_cast<std::size_t>(step * ranks + link.rank())].assign(known.begin(),
+                                                                        known.end());
       for (std::size_t i = 0; i < held.size(); ++i)
         kept[static_cast<std::size_t>(step)].push_back(
             {std::abs(held.value[i]), link.rank(), held.index[i]});
@@ -60,6 +68,13 @@ void hold(int ranks, std::size_t k, int steps, Make make) {
     all.resize(std::min(all.size(), k));
     std::vector<Held>& got = kept[static_cast<std::size_t>(step)];
     std::sort(got.begin(), got.end());
+    std::vector<std::uint64_t> count(
+        GlobalTopK::at_once(ranks) ? static_cast<std::size_t>(ranks) : 0);
+    if (!count.empty())
+      for (const Held& each : got) ++count[static_cast<std::size_t>(each.rank)];
+    for (int rank = 0; rank < ranks; ++rank)
+      ASSERT_EQ(said[static_cast<std::size_t>(step * ranks + rank)], count)
+          << "P=" << ranks << " k=" << k << " step " << step << " rank " << rank;
     ASSERT_EQ(got.size(), all.size()) << "P=" << ranks << " k=" << k << " step " << step;
     for (std::size_t i = 0; i < all.size(); ++i) {
       ASSERT_EQ(got[i].rank, all[i].rank)
@@ -81,13 +96,13 @@ Sparse drawn(int rank, int step, float scale, bool integers) {
 }
 
 TEST(GlobalTopK, KeepsExactlyTheLargestOfAllRanks) {
-  for (const int ranks : {1, 2, 3, 5, 8})
+  for (const int ranks : {1, 2, 3, 5, 8, 9})
     for (const std::size_t k : {0, 1, 7, 100, 700, 5000})
       hold(ranks, k, 4, [](int rank, int step) { return drawn(rank, step, 1, false); });
 }
 
 TEST(GlobalTopK, BreaksTiesByRankAndThenByPosition) {
-  for (const int ranks : {1, 2, 3, 5, 8})
+  for (const int ranks : {1, 2, 3, 5, 8, 9})
     for (const std::size_t k : {1, 50, 333})
       hold(ranks, k, 4, [](int rank, int step) { return drawn(rank, step, 3, true); });
 }
@@ -103,7 +118,7 @@ TEST(GlobalTopK, FollowsAnyJumpOfScale) {
 // are around a threshold that has nothing to do with this one.
 TEST(GlobalTopK, KeepsExactlyTheLargestOfAwkwardVectors) {
   constexpr int kSteps = static_cast<int>(std::size(topknot::testing::kAwkward)) * 2;
-  for (const int ranks : {1, 3})
+  for (const int ranks : {1, 3, 9})
     for (const std::size_t k : {1, 300, 2500})
       hold(ranks, k, kSteps, [](int rank, int step) {
         const auto& kind = topknot::testing::kAwkward[step / 2];
@@ -128,6 +143,40 @@ TEST(GlobalTopK, KeepsExactlyTheLargestOfManyAwkwardValues) {
       for (std::uint32_t i = 0; i < n; ++i) held.push_back(i, x[i]);
       return held;
     });
+}
+
+/// The messages of a rank in the last of some steps on drawn values, of which the lowest bits
+/// are cleared.
+std::uint64_t messages_of_a_step(int ranks, std::uint32_t cleared) {
+  std::uint64_t messages = 0;
+  run(ranks, [&](Transport& link) {
+    auto traffic = std::make_shared<Traffic>();
+    const auto metered = make_metered(link.channel(1), traffic);
+    Params params;
+    MessageChannel channel(*metered, "test", params);
+    GlobalTopK agreement;
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      core::Random random(100 * step + static_cast<std::uint64_t>(link.rank()));
+      Sparse held;
+      for (std::uint32_t i = 0; i < 60000; ++i)
+        held.push_back(i, std::bit_cast<float>(
+                              std::bit_cast<std::uint32_t>(random.laplace()) & ~cleared));
+      const std::uint64_t before = traffic->messages();
+      channel.begin(60000, 40000);
+      agreement.keep_largest(channel, held, 40000);
+      if (link.rank() == 0) messages = traffic->messages() - before;
+    }
+  });
+  return messages;
+}
+
+TEST(GlobalTopK, TakesTwoMessagesToEachOtherRankFromStepToStepRoundedOrNot) {
+  constexpr std::uint32_t kBelowBf16 = 0xFFFF;
+  constexpr std::uint32_t kCrowds = 0x7FFFF;  // leaves thousands of equals
+  for (const int ranks : {2, 4, 8})
+    for (const std::uint32_t cleared : {0U, kBelowBf16, kCrowds})
+      EXPECT_EQ(messages_of_a_step(ranks, cleared), 2 * static_cast<unsigned>(ranks - 1))
+          << ranks << " ranks, " << cleared;
 }
 
 TEST(GlobalTopK, LetsEveryoneKnowOfANonfiniteSum) {
