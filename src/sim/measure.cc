@@ -4,9 +4,8 @@
 // work of a scheme by whole steps, in processor time, of which what went into messages is taken off.
 #include "sim/measure.h"
 
-#include <time.h>
-
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <string>
