@@ -42,7 +42,7 @@ HOMES = {
     r"(torch|c10|ATen)/.*": ["src/train/", "src/transports/c10d/"],
     r"zlib\.h|jpeglib\.h|jerror\.h|turbojpeg\.h|sndfile\.h|utf8proc\.h": ["src/data/"],
     # The operating system is for whoever talks to networks, files or threads.
-    r"(unistd|fcntl|dirent|spawn|signal|sched|pthread|poll|netdb|ifaddrs|dlfcn)\.h"
+    r"(unistd|fcntl|dirent|spawn|signal|sched|pthread|semaphore|poll|netdb|ifaddrs|dlfcn)\.h"
     r"|(sys|net|netinet|arpa|linux)/.*": [
         "src/transports/", "src/engine/", "src/data/", "src/store/", "src/train/", "src/cli/",
     ],

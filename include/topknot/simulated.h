@@ -29,6 +29,13 @@ struct Network {
   int ranks_per_node = 1;
 };
 
+/// The cores of a machine on which all ranks are. Ranks that work wait for them in turn.
+struct Cores {
+  int count = 0;  ///< 0: every rank has one of its own
+  /// Seconds after which a rank that works lets another go first: a tick of the kernel's clock.
+  double slice = 4e-3;
+};
+
 /// A network by name.
 struct NetworkPreset {
   std::string_view name;
@@ -59,6 +66,7 @@ struct SimulatedMessage {
 
 struct SimulationOptions {
   Network network;
+  Cores cores;
   /// Of ranks that could continue at the same moment, the seed decides which is first.
   std::uint64_t seed = 1;
   /// How long a wait may last, in virtual seconds, before a rank is looked for that is lost.
@@ -70,7 +78,8 @@ struct SimulationOptions {
 /// A channel whose clock is virtual: now() is this rank's own time.
 class SimulatedTransport : public Transport {
  public:
-  /// This rank works for so long, and does nothing else meanwhile.
+  /// This rank works for so long, and does nothing else meanwhile. Where ranks share cores, it
+  /// waits for one first.
   virtual void work(double seconds) = 0;
 };
 

@@ -104,7 +104,7 @@ void time_steps(Transport& link, const Options& options, const std::string& coll
   const engine::Recipe parts = recipe(options, collective);
   engine::Bucket bucket(options.gradients.layout_or(Layout::flat(n)), parts, link,
                         channel);
-  const bool in_place = parts.collective.name == "dense";  // as training does it
+  const bool in_place = options.in_place || parts.collective.name == "dense";
   std::vector<float> sum(in_place ? 0 : n);
   std::vector<float> gradient(n);
   ControlChannel control(link);

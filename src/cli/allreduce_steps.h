@@ -22,6 +22,7 @@ struct AllreduceOptions {
   std::string link;                  // as given, for the eye
   std::vector<std::uint64_t> sizes;  // empty: problem.n alone
   bool nccl_columns = false;
+  bool in_place = false;
   std::vector<std::string> collectives = {"all"};
   std::string compressor;  // empty: the collective's own
   int steps = 20;

@@ -142,7 +142,7 @@ void print_row(const Options& options, int ranks, const Row& row) {
                                         1e6 * row.seconds, algbw, busbw, row.wrong);
   const std::string none =
       fmt::format("{:>7}  {:>6}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A");
-  const bool in_place = row.collective == "dense";
+  const bool in_place = options.in_place || row.collective == "dense";
   fmt::print(
       "  {:>10.0f}  {:>12}  {:>8}  {:>6}  {:>6}  {}  {}  {:<24}  {:>8.6f}  {:>9}  "
       "{:>8.0f}  {:>8.0f}  {:>8.0f}  {:>10.0f}  {:>10.0f}  {:>5.0f}  {:>6.2f}  "

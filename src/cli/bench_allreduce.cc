@@ -106,6 +106,8 @@ void add_bench_allreduce(CLI::App& bench, int& exit_code) {
           },
           "Lengths instead of --n, as 8,1k,64k,1M; alpha and beta are fitted to them")
       ->type_name("COUNTS");
+  command->add_flag("--in-place", options->in_place,
+                    "Write sums over the gradient, as training does; dense always does");
   command->add_flag("--nccl-tests", options->nccl_columns,
                     "Print the columns of nccl-tests, and ours behind them");
   options->gradients.add_to(*command);

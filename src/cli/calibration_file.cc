@@ -22,6 +22,7 @@ void write_calibration(const std::string& path, const sim::Calibration& calibrat
                       {{"bandwidth", link.bandwidth},
                        {"latency", link.latency},
                        {"overhead", link.overhead}}},
+                     {"cores", calibration.cores.count},
                      {"rates", rates}};
   std::ofstream file(path);
   file << json.dump(2) << '\n';
@@ -39,6 +40,7 @@ sim::Calibration read_calibration(const std::string& path) {
     made.link = {.bandwidth = link.at("bandwidth").get<double>(),
                  .latency = link.at("latency").get<double>(),
                  .overhead = link.at("overhead").get<double>()};
+    made.cores.count = json.value("cores", 0);
     for (const auto& [scheme, rates] : json.at("rates").items())
       made.by_scheme[scheme] = {rates.at("per_coordinate").get<double>(),
                                 rates.at("per_byte").get<double>()};

@@ -45,6 +45,11 @@ void PredictionOptions::add_to(CLI::App& command, JobWorkload workload_of) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command
+      .add_option("--cores", cores_,
+                  "Cores that all ranks share, as on one machine; 0: each has its own "
+                  "(default: 0, or as calibrated with the network)")
+      ->check(CLI::NonNegativeNumber);
+  command
       .add_option(
           "--personality", personality_,
           "The library that carries messages: mpi; nccl, which pads them and launches "
@@ -152,7 +157,9 @@ std::vector<sim::Line> PredictionOptions::lines(
   if (made.empty() && measured) {
     Network network = fallback;
     network.between = calibration.link;
-    made.push_back({calibration.link.bandwidth * 8e-9 / kPayloadShare, network});
+    made.push_back({.gbps = calibration.link.bandwidth * 8e-9 / kPayloadShare,
+                    .network = network,
+                    .cores = calibration.cores});
   }
   for (const std::string& text : made.empty() && bandwidths_.empty()
                                      ? std::vector<std::string>{"1Gbps"}
@@ -170,6 +177,7 @@ std::vector<sim::Line> PredictionOptions::lines(
     if (!burst_.empty())
       between.burst = static_cast<double>(parse_count("--burst", burst_, 1));
     line.network.ranks_per_node = ranks_per_node_;
+    if (cores_) line.cores.count = *cores_;
     line.personality = sim::Personality::find(personality_);
   }
   return made;

@@ -52,6 +52,7 @@ class PredictionOptions {
   std::string overhead_;
   std::string burst_;
   int ranks_per_node_ = 1;
+  std::optional<int> cores_;
   std::string personality_ = "mpi";
   std::string params_;
   std::string compute_;

@@ -187,6 +187,12 @@ double seconds_of(const CostPhase& phase, const LinkSpeed& link, double per_byte
   return (phase.messages - 1) * pace + way;
 }
 
+/// How much longer work takes than on a core of one's own.
+double sharing(const Exchange& exchange) {
+  if (exchange.cores.count == 0) return 1;
+  return std::max(1.0, static_cast<double>(exchange.ranks) / exchange.cores.count);
+}
+
 }  // namespace
 
 double Exchange::k() const {
@@ -204,6 +210,7 @@ ExchangeTime simulate(const Exchange& exchange, const Settings& asked) {
   const Personality personality = personality_of(exchange);
   SimulationOptions options;
   options.network = personality.on(exchange.network);
+  options.cores = exchange.cores;
   Padding padding(personality, scale);
   options.on_message = [&padding](SimulatedMessage& message) { padding.pad(message); };
   options.seed = settings.seed;
@@ -237,11 +244,13 @@ std::optional<ExchangeTime> closed_form(const Exchange& exchange) {
   if (phases.empty()) return std::nullopt;
   ExchangeTime time;
   const Personality personality = personality_of(exchange);
+  const double shared = sharing(exchange);
   time.seconds =
-      personality.once() + exchange.coordinates * exchange.rates.per_coordinate;
-  const LinkSpeed link = personality.on(exchange.network).between;
+      personality.once() + exchange.coordinates * exchange.rates.per_coordinate * shared;
+  LinkSpeed link = personality.on(exchange.network).between;
+  link.overhead *= shared;
   for (CostPhase phase : phases) {
-    const double per_byte = exchange.rates.per_byte * phase.bytes /
+    const double per_byte = exchange.rates.per_byte * shared * phase.bytes /
                             std::max(personality.carried(phase.bytes), 1.0);
     phase.bytes = personality.carried(phase.bytes);
     time.seconds += seconds_of(phase, link, per_byte);

@@ -19,6 +19,7 @@ struct Exchange {
   double coordinates = 0;
   double density = 1;
   Network network;
+  Cores cores;
   Rates rates;
   Personality personality;
 
@@ -46,8 +47,9 @@ struct Settings {
 /// Runs the collective itself, with the rank's work charged by its rates.
 ExchangeTime simulate(const Exchange& exchange, const Settings& settings);
 
-/// By Collective::cost(). Nothing where the collective knows no closed form. Throws ConfigError for
-/// nodes of several ranks, whose ports it does not know to be shared.
+/// By Collective::cost(). Nothing where the collective knows no closed form. Ranks that share cores
+/// are taken to work all at once. Throws ConfigError for nodes of several ranks, whose ports it does
+/// not know to be shared.
 std::optional<ExchangeTime> closed_form(const Exchange& exchange);
 
 }  // namespace topknot::sim

@@ -60,6 +60,7 @@ ExchangeTime Predictor::exchange(const Candidate& candidate, int ranks, const Li
                           .coordinates = coordinates,
                           .density = candidate.density,
                           .network = line.network,
+                          .cores = line.cores,
                           .rates = calibration_.rates(candidate.scheme),
                           .personality = line.personality};
   ExchangeTime time;

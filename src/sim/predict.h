@@ -78,6 +78,7 @@ struct Line {
   double gbps = 0;
   Network network;
   Personality personality = {};
+  Cores cores = {};
 };
 
 /// Predicts steps, and remembers exchanges that occur again.

@@ -45,6 +45,7 @@ Rates Calibration::rates(std::string_view scheme) const {
 
 const Calibration& default_calibration() {
   static const Calibration kDefault{{},
+                                    {},
                                     {{"dense", {0, 0.3e-9}},
                                      {"dense-bf16", {0, 1e-9}},
                                      {"topka", {0.8e-9, 6e-9}},

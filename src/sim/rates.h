@@ -19,6 +19,7 @@
 
 namespace topknot::sim {
 
+/// Of a core, whatever shares it.
 struct Rates {
   double per_coordinate = 0;  ///< seconds
   double per_byte = 0;        ///< seconds, for each byte received
@@ -36,6 +37,7 @@ Rates fit(std::span<const WorkSample> samples);
 
 struct Calibration {
   LinkSpeed link;  ///< bandwidth 0: not measured
+  Cores cores;  ///< that the ranks shared, all on one machine and more than it has cores
   std::map<std::string, Rates, std::less<>> by_scheme;
 
   /// Those of `scheme`; where it was not measured, those of a typical one.

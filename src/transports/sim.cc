@@ -25,6 +25,7 @@
 
 #include "topknot/error.h"
 #include "topknot/simulated.h"
+#include "transports/cores.h"
 #include "transports/failure_agreement.h"
 #include "transports/network.h"
 #include "transports/virtual_time.h"
@@ -32,6 +33,7 @@
 namespace topknot {
 namespace {
 
+using transports::CoreQueue;
 using transports::Failure;
 using transports::FailureAgreement;
 using transports::Ports;
@@ -70,6 +72,7 @@ class Hub {
       : size_(size),
         options_(options),
         ports_(options.network, size),
+        cores_(options.cores),
         time_(size, options.seed),
         waiting_(static_cast<std::size_t>(size)),
         left_(static_cast<std::size_t>(size)) {
@@ -97,8 +100,20 @@ class Hub {
     return queues_[{channel, from, to}];
   }
 
+  // Cores are taken in the order of time, so all that comes before happens first.
+  void work(int rank, double seconds) {
+    if (!cores_.is_shared()) return time_.advance(rank, seconds);
+    while (seconds > 0) {
+      time_.catch_up(rank);
+      const double piece = std::min(seconds, cores_.slice());
+      const double now = time_.now(rank);
+      time_.advance(rank, cores_.serve(now, piece) - now);
+      seconds -= piece;
+    }
+  }
+
   void send(Queue& queue, int from, int to, const std::shared_ptr<Letter>& letter) {
-    time_.advance(from, ports_.link(from, to).overhead);
+    work(from, ports_.link(from, to).overhead);
     const double time = time_.now(from);
     time_.schedule(time, from, [this, &queue, from, to, letter, time] {
       depart(queue, from, to, letter, time);
@@ -153,6 +168,7 @@ class Hub {
   const int size_;
   const SimulationOptions options_;
   Ports ports_;
+  CoreQueue cores_;
   VirtualTime time_;
   std::map<std::tuple<std::vector<int>, int, int>, Queue> queues_;
   struct Waiting {
@@ -193,7 +209,7 @@ class Sim final : public SimulatedTransport {
   int size() const noexcept override { return hub().size(); }
   int node_of(int rank) const noexcept override { return hub().node_of(rank); }
   double now() const noexcept override { return hub().time().now(rank()); }
-  void work(double seconds) override { hub().time().advance(rank(), seconds); }
+  void work(double seconds) override { hub().work(rank(), seconds); }
   void allow(double seconds) override { limit_ = seconds; }
   bool allreduce(std::span<float>) override { return false; }
 
@@ -233,7 +249,7 @@ class Sim final : public SimulatedTransport {
       abandon();
       agreement_.failure().raise();
     }
-    work(std::max(0.0, *over() - now()));
+    hub().time().advance(rank(), std::max(0.0, *over() - now()));
     if (operation.into != nullptr) deliver(operation);
   }
 

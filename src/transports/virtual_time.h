@@ -10,16 +10,36 @@
 // another rank but by events, and those are handled in the order of time.
 #pragma once
 
+#include <semaphore.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <semaphore>
 #include <set>
 #include <utility>
 #include <vector>
 
 namespace topknot::transports {
+
+/// Passes from thread to thread. std::binary_semaphore looks for a while before it sleeps, and the
+/// many that look take the time of the one that works.
+class Baton {
+ public:
+  Baton() { sem_init(&semaphore_, 0, 0); }
+  ~Baton() { sem_destroy(&semaphore_); }
+  Baton(const Baton&) = delete;
+  Baton& operator=(const Baton&) = delete;
+
+  void acquire() {
+    while (sem_wait(&semaphore_) != 0) {  // a signal came
+    }
+  }
+  void release() { sem_post(&semaphore_); }
+
+ private:
+  sem_t semaphore_;
+};
 
 class VirtualTime {
  public:
@@ -82,7 +102,7 @@ class VirtualTime {
     double deadline = 0;  // of its wait
     std::uint64_t place = 0;
     bool blocked = false;
-    std::binary_semaphore baton{0};
+    Baton baton;
     std::exception_ptr error;
     std::uint64_t error_sequence = 0;
   };
@@ -105,7 +125,7 @@ class VirtualTime {
   std::uint64_t next_sequence_ = 0;
   int running_ = 0;         // has the baton
   bool cancelled_ = false;  // not all threads could be started
-  std::binary_semaphore over_{0};
+  Baton over_;
 };
 
 }  // namespace topknot::transports

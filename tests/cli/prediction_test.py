@@ -84,8 +84,15 @@ class Simulate(unittest.TestCase):
         self.assertGreater(nccl["bytes_per_rank"], mpi["bytes_per_rank"])
         self.assertGreater(nccl["exchange_seconds"], mpi["exchange_seconds"])
 
+    def test_ranks_that_share_cores_take_longer(self):
+        words = ["--params", "1M", "--scheme", "knot", "--workers", "8"]
+        own, shared = results(*words)[0], results(*words, "--cores", "2")[0]
+        self.assertGreater(shared["exchange_seconds"], 1.5 * own["exchange_seconds"])
+        self.assertEqual(results(*words, "--cores", "0")[0], own)
+
     def test_bad_words_get_a_sentence(self):
         for words, said in [
+                (["--params", "1M", "--cores", "-1"], "--cores"),
                 (["--params", "many"], "14.7M"),
                 (["--params", "1M", "--bandwidth", "fast"], "100Mbps"),
                 (["--params", "1M", "--latency", "-1us"], "20us"),
@@ -121,7 +128,10 @@ class Advise(unittest.TestCase):
             kept = str(Path(folder, "rates.json"))
             out = run("advise", "--measure", "--save", kept, "--params", "1M", "--scheme", "dense,knot")
             self.assertEqual(out.returncode, 0, out.stderr)
-            rates = json.loads(Path(kept).read_text())["rates"]
+            calibration = json.loads(Path(kept).read_text())
+            cores = len(os.sched_getaffinity(0))
+            self.assertEqual(calibration["cores"], cores if cores < 4 else 0, "4 ranks share them, or have their own")
+            rates = calibration["rates"]
             self.assertEqual(set(rates), {"dense", "knot"})
             self.assertGreater(rates["knot"]["per_coordinate"] + rates["knot"]["per_byte"], 0)
             again = run("advise", "--calibration", kept, "--params", "1M", "--scheme", "dense,knot")

@@ -98,6 +98,20 @@ TEST(Exchange, WorkIsCharged) {
   EXPECT_NEAR(seconds(asked), later + 1e-6 * bytes, 0.01 * bytes * 1e-6);
 }
 
+TEST(Exchange, RanksThatShareCoresTakeLongerOnTheClockAndInClosedForm) {
+  for (const char* scheme : {"dense", "topka", "gtopk", "knot"}) {
+    SCOPED_TRACE(scheme);
+    Exchange asked = exchange(scheme, 8);
+    asked.rates = {50e-9, 20e-9};
+    const double alone = seconds(asked);
+    asked.cores.count = 8;
+    EXPECT_NEAR(seconds(asked), alone, 0.01 * alone);
+    asked.cores.count = 2;
+    EXPECT_GT(seconds(asked), alone + 2 * kCoordinates * asked.rates.per_coordinate);
+    EXPECT_LT(difference(asked), std::string(scheme) == "knot" ? 0.3 : 0.2);
+  }
+}
+
 // ---- the orders of the papers
 
 TEST(Exchange, TopkAIsOvertakenByGTopkAndOkTopkAsRanksGrow) {

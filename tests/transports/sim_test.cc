@@ -75,6 +75,48 @@ TEST(Sim, RanksWorkAtTheSameTime) {
   });
 }
 
+/// When each of `ranks` is through with `seconds` of work on cores that they share.
+std::vector<double> through(int ranks, const Cores& cores, double seconds) {
+  SimulationOptions options = slow();
+  options.cores = cores;
+  std::vector<double> ends(static_cast<std::size_t>(ranks));
+  run_simulated(ranks, options, [&](SimulatedTransport& link) {
+    link.work(seconds);
+    ends[static_cast<std::size_t>(link.rank())] = link.now();
+  });
+  std::ranges::sort(ends);
+  return ends;
+}
+
+TEST(Sim, RanksThatShareCoresWorkInTurn) {
+  EXPECT_EQ(through(4, {.count = 2, .slice = 5}, 1), (std::vector<double>{1, 1, 2, 2}));
+  EXPECT_EQ(through(3, {.count = 1, .slice = 5}, 1), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(through(3, {.count = 3, .slice = 5}, 1), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(through(3, {.count = 0}, 1), (std::vector<double>{1, 1, 1}));
+}
+
+TEST(Sim, LongWorkOnSharedCoresIsSharedOutInSlices) {
+  EXPECT_EQ(through(3, {.count = 1, .slice = 0.25}, 1),
+            (std::vector<double>{2.5, 2.75, 3}));
+  EXPECT_THROW(through(2, {.count = -1}, 1), ConfigError);
+  EXPECT_THROW(through(2, {.count = 1, .slice = 0}, 1), ConfigError);
+}
+
+TEST(Sim, ARankThatWaitsForAMessageNeedsNoCore) {
+  SimulationOptions options = slow();
+  options.cores = {.count = 1, .slice = 5};
+  run_simulated(2, options, [](SimulatedTransport& link) {
+    if (link.rank() == 0) {
+      link.work(3);
+      return send(link, 1, 500);
+    }
+    receive(link, 0);
+    EXPECT_DOUBLE_EQ(link.now(), 3 + kOverhead + kLatency + 0.5);
+    link.work(1);
+    EXPECT_DOUBLE_EQ(link.now(), 4 + kOverhead + kLatency + 0.5);
+  });
+}
+
 TEST(Sim, ReceivesWhatWasSentInOrderOnEveryChannel) {
   run_simulated(3, slow(), [](SimulatedTransport& link) {
     const auto other = link.channel(4);
