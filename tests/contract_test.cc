@@ -198,7 +198,7 @@ class Planted final : public Collective {
   Planted(std::unique_ptr<Collective> topka, std::size_t (*cut)(std::size_t))
       : topka_(std::move(topka)), cut_(cut) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     return topka_->reduce(residual, grad, k < residual.size() ? cut_(k) : k, sum);
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "topknot/residual_vector.h"
 #include "topknot/state.h"
 
 namespace topknot {
@@ -53,11 +54,17 @@ class Collective {
   /// When the result is nonfinite, `residual` is as before the call, bit for bit, and `sum` is
   /// not to be used. When a LinkError is thrown, `residual` is residual before + grad: nothing
   /// is lost, and nothing counts as sent.
-  virtual Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  virtual Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                          std::span<float> sum) = 0;
+  /// The same with a residual in host memory.
+  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+                 std::span<float> sum);
 
   /// Whether a step can leave a residual. Where not, `residual` may be empty.
   virtual bool keeps_residual() const noexcept { return true; }
+  /// Whether it reads or writes the residual elsewhere than at the positions that some rank
+  /// has selected, and so needs all of it in host memory.
+  virtual bool needs_host() const noexcept { return false; }
 
   /// The phases of a typical step on a vector of `n`, of which `k` are wanted: the cost that
   /// stands at the head of the algorithm's file, coded as its messages are. Selections are

@@ -29,8 +29,12 @@ class Memory {
 
   /// Turns the step's gradient, in place, into what joins the residual. Most leave it alone.
   virtual void before(std::span<float> grad, const LocalStep& step) = 0;
-  /// The residual, as long as the bucket: handed to Collective::reduce as `residual`.
+  /// The residual, as long as the bucket: handed to Collective::reduce as `residual`. Where it is
+  /// elsewhere, a copy of it.
   virtual std::span<float> residual() = 0;
+  /// The residual, where it is not in host memory; else null. before() gets no gradient then.
+  virtual ResidualVector* elsewhere() { return nullptr; }
+  virtual void clear_residual();
   /// Called when the reduce has gone through, with its result. Not called for a nonfinite
   /// step: then what before() did to anything but `grad` and the unit of the residual must
   /// not count.

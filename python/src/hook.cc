@@ -79,7 +79,10 @@ class Hook final : public c10d::CommHookInterface {
     session_->remove_slots(outdated);
     Layout layout = layout_of(parameters);
     const auto shards = node_ ? std::make_shared<NodeShards>(node_, layout) : nullptr;
-    const int slot = session_->add_slot(shards ? shards->layout() : std::move(layout));
+    // A node's shard is made on the communication thread, and goes by way of the host.
+    const int slot =
+        shards ? session_->add_slot(shards->layout())
+               : session_->add_slot(std::move(layout), bucket.getBuffer().device());
     return known_[number] = {std::move(signature), slot, shards};
   }
 

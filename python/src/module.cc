@@ -79,6 +79,30 @@ EngineOptions options_of(const py::dict& values) {
   return options;
 }
 
+/// make_memory(size, kind, parameters, device) gives a DeviceMemory. Without a stand-in for a device
+/// tensors of the processor stay there.
+void select_on_devices(Session& session, py::object make_memory, py::object stand_in) {
+  // Whatever drops the last copy may not have Python's lock.
+  const std::shared_ptr<py::object> make(new py::object(std::move(make_memory)),
+                                         [](py::object* object) {
+                                           const py::gil_scoped_acquire acquire;
+                                           delete object;
+                                         });
+  const std::shared_ptr<py::object> instead(new py::object(std::move(stand_in)),
+                                            [](py::object* object) {
+                                              const py::gil_scoped_acquire acquire;
+                                              delete object;
+                                            });
+  session.select_on_devices(
+      [make, instead](std::uint64_t size, const Spec& memory,
+                      c10::Device device) -> std::shared_ptr<DeviceVector> {
+        const py::gil_scoped_acquire acquire;
+        if (device.is_cpu() && instead->is_none()) return nullptr;
+        return std::make_shared<DeviceVector>(
+            (*make)(size, memory.name, memory.params.str(), device), *instead, memory);
+      });
+}
+
 py::dict dict_of(const Layout& layout, const engine::Totals& totals) {
   py::list names;
   for (const TensorSlot& tensor : layout.tensors) names.append(tensor.name);
@@ -165,10 +189,15 @@ void bind_session(py::module_& m) {
       .def("nonfinite_steps", &Session::nonfinite_steps, WithoutGil())
       .def(
           "add_slot",
-          [](Session& session, const NamedShapes& tensors) {
-            return session.add_slot(layout_of(tensors));
+          [](Session& session, const NamedShapes& tensors,
+             std::optional<c10::Device> device) {
+            const Layout layout = layout_of(tensors);
+            const py::gil_scoped_release release;
+            return session.add_slot(layout, device);
           },
-          py::arg("tensors"))
+          py::arg("tensors"), py::arg("device") = py::none())
+      .def("select_on_devices", &select_on_devices, py::arg("make_memory"),
+           py::arg("stand_in") = py::none())
       .def("set_learning_rate", &Session::set_learning_rate, py::arg("rate"))
       .def(
           "reduce",
@@ -266,6 +295,12 @@ PYBIND11_MODULE(_core, m) {
   bind_errors(m);
   bind_session(m);
   m.def("catalog", &catalog);
+  m.def(
+      "why_on_the_host",
+      [](const py::dict& options) {
+        return topknot::engine::why_on_the_host(options_of(options));
+      },
+      py::arg("options"));
   m.def("options", &options);
   m.def("split", &split_of, py::arg("budget"), py::arg("density"),
         py::arg("local_steps"));

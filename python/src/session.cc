@@ -82,8 +82,11 @@ void Session::raise_failure() {
 }
 
 void Session::close() {
-  std::shared_ptr<Open> last;  // destroyed without the lock
+  // Destroyed without the lock, and the slots before what they point to.
+  std::map<int, std::shared_ptr<DeviceVector>> on_device;
+  std::shared_ptr<Open> last;
   const std::scoped_lock lock(mutex_);
+  on_device.swap(on_device_);
   last.swap(open_);
 }
 
@@ -92,7 +95,70 @@ bool Session::idle() {
   return !open_ || open_->reducer.idle();
 }
 
+void Session::select_on_devices(MakeDeviceVector make) {
+  const std::string why = engine::why_on_the_host(open()->reducer.options());
+  if (!why.empty()) throw ConfigError(why);
+  const std::scoped_lock lock(mutex_);
+  make_device_vector_ = std::move(make);
+}
+
+int Session::add_slot(Layout layout, std::optional<c10::Device> device) {
+  const std::shared_ptr<Open> open = this->open();
+  std::shared_ptr<DeviceVector> vector;
+  if (device && make_device_vector_)
+    vector = make_device_vector_(
+        layout.size(), engine::Recipe::of(open->reducer.options()).memory, *device);
+  const int slot = open->reducer.add_slot(std::move(layout), vector);
+  const std::scoped_lock lock(mutex_);
+  if (vector) on_device_[slot] = std::move(vector);
+  return slot;
+}
+
+void Session::remove_slots(std::vector<int> slots) {
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const int slot : slots) on_device_.erase(slot);
+  }
+  open()->reducer.remove_slots(std::move(slots));
+}
+
+std::shared_ptr<DeviceVector> Session::on_device(int slot) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = on_device_.find(slot);
+  return found == on_device_.end() ? nullptr : found->second;
+}
+
+Future Session::reduce_on_device(int slot, at::Tensor x, const Reduction& reduction,
+                                 const std::shared_ptr<DeviceVector>& device) {
+  const std::shared_ptr<Open> open = this->open();
+  const Future future = make_future(x);
+  open->reducer.submit(
+      slot,
+      [device, x, behind_its_kernels = device->start(x)] {
+        device->begin(x, behind_its_kernels);
+        return Reducer::OnDevice{};
+      },
+      [device, x, future, settled = reduction.settled,
+       used = open.get()](const Reducer::Result& result) {
+        if (result.error) {
+          used->failed(result.error);
+          future->setError(result.error);
+          return;
+        }
+        if (settled) *settled = result.slot->settled();
+        if (!result.finite) device->spoil();
+        // What is queued on this thread's stream may still run: whoever waits for the future has
+        // its own stream wait for it.
+        future->markCompleted(c10::IValue(x));
+      });
+  if (reduction.last) open->reducer.end_step();
+  return future;
+}
+
 Future Session::reduce(int slot, at::Tensor x, const Reduction& reduction) {
+  if (reduction.how == Reducer::Mode::by_scheme)
+    if (const auto device = on_device(slot))
+      return reduce_on_device(slot, std::move(x), reduction, device);
   const std::shared_ptr<Open> open = this->open();
   const Future future = make_future(x);
   const auto staging = std::make_shared<Staging>(std::move(x));

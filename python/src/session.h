@@ -9,12 +9,15 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "device_vector.h"
 #include "engine/bucket_plan.h"
 #include "engine/reducer.h"
 #include "node_shards.h"
@@ -47,10 +50,12 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int add_slot(Layout layout) { return open()->reducer.add_slot(std::move(layout)); }
-  void remove_slots(std::vector<int> slots) {
-    open()->reducer.remove_slots(std::move(slots));
-  }
+  /// Slots that are added from now on for tensors on a device have their residual there, and only
+  /// what is selected is copied. Throws ConfigError where the options do not allow it.
+  void select_on_devices(MakeDeviceVector make);
+  /// Where `device` is given, and is the processor only with a stand-in, see select_on_devices().
+  int add_slot(Layout layout, std::optional<c10::Device> device = std::nullopt);
+  void remove_slots(std::vector<int> slots);
   void set_learning_rate(double rate) { open()->reducer.set_learning_rate(rate); }
 
   /// Queues `x` to be replaced with the mean over the ranks, all NaN where that is not finite.
@@ -122,12 +127,17 @@ class Session {
     Reducer reducer;
   };
   std::shared_ptr<Open> open();
+  std::shared_ptr<DeviceVector> on_device(int slot);
+  Future reduce_on_device(int slot, at::Tensor x, const Reduction& reduction,
+                          const std::shared_ptr<DeviceVector>& device);
 
   const int rank_;
   const int size_;
   std::atomic<bool> rehearses_ = false;
   std::mutex mutex_;
   std::shared_ptr<Open> open_;  // null once it is closed
+  MakeDeviceVector make_device_vector_;
+  std::map<int, std::shared_ptr<DeviceVector>> on_device_;  // by slot
 };
 
 }  // namespace topknot::python

@@ -91,12 +91,13 @@ def settle_residuals(core: _core.Session, buckets: list[Bucket]) -> bool:
 
 
 def _make(core: _core.Session, pack: NamedParameters) -> Bucket:
-    slot = core.add_slot([(name, list(p.shape)) for name, p in pack])
+    device = pack[0][1].device
+    slot = core.add_slot([(name, list(p.shape)) for name, p in pack], device)
     kind = torch.float32
     for _, parameter in pack:
         kind = torch.promote_types(kind, parameter.dtype)  # so that weights fit in unrounded
     size = sum(p.numel() for _, p in pack)
-    bucket = Bucket(slot, torch.zeros(size, dtype=kind, device=pack[0][1].device), [], len(pack))
+    bucket = Bucket(slot, torch.zeros(size, dtype=kind, device=device), [], len(pack))
     offset = 0
     for _, parameter in pack:
         bucket.slices.append((parameter, offset))

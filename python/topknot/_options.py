@@ -31,6 +31,11 @@ _FIELDS = [
     _unset("budget", float, "with updates: bytes sent, as a share of those of dense training"),
     _unset("local_steps", int, "with updates: steps from one exchange to the next"),
     _field("exchange", "gradients", 'what the ranks agree on: "gradients" or "updates"'),
+    _field(
+        "select_on",
+        "auto",
+        "where tensors on a device are selected from: device, host, or auto: there where it can be",
+    ),
     _field("timeout", 60.0, "seconds until a rank that does not answer is given up"),
     _field("flight", "", "folder in which a rank that fails leaves what it did last"),
 ]
@@ -77,6 +82,10 @@ class _Methods:
         if self.exchange not in ("updates", "gradients"):
             raise _core.ConfigError(
                 f'exchange={self.exchange!r} is neither "updates" nor "gradients".'
+            )
+        if self.select_on not in ("auto", "device", "host"):
+            raise _core.ConfigError(
+                f'select_on={self.select_on!r} is neither "auto" nor "device" nor "host".'
             )
         if not 0 <= self.clip < math.inf:
             raise _core.ConfigError(

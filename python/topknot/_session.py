@@ -19,6 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from topknot import _core, _processor
 from topknot._agreement import require_equal
+from topknot._device_memory import DeviceMemory
+from topknot._device_queue import StreamQueue
 from topknot._gather import gather_json, gather_state
 from topknot._names import without_wrapper
 from topknot._options import Options
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from topknot._rounds import Rounds
 
 _VERSION = 1  # of the state dictionaries
+stand_in: Any = None  # of the tests, for a device that is not here; new sessions use it
 
 
 @dataclasses.dataclass(eq=False)
@@ -98,7 +101,29 @@ def open_session(
         options.engine(), coordinates, link.group_name, hosts, options.timeout, options.flight
     )
     _open.add(core)
+    _select_on_devices(core, options, levels)
     return Session(core, own, options, levels=levels)
+
+
+def _select_on_devices(
+    core: _core.Session, options: Options, levels: TwoLevels | None
+) -> None:
+    """Has slots of tensors on a device select there, where that can be."""
+    why = _core.why_on_the_host(options.engine())
+    if levels is not None:
+        why = "With node_group the sums of a node are selected on the host."
+    if why and options.select_on == "device":
+        raise _core.ConfigError(f'{why} Take select_on="host".')
+    if why or options.select_on == "host":
+        return
+
+    instead = stand_in
+
+    def make(size: int, kind: str, parameters: str, device: torch.device) -> DeviceMemory:
+        queue = StreamQueue(device) if instead is None else instead.queue
+        return DeviceMemory(queue, size, kind, parameters)
+
+    core.select_on_devices(make, instead)
 
 
 def _between(options: Options, levels: TwoLevels) -> Options:

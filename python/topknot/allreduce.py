@@ -53,7 +53,8 @@ class SparseAllreduce:
             )
         core = self._session.core
         if name not in self._slots:
-            self._slots[name] = (core.add_slot([(name, list(tensor.shape))]), tensor.shape)
+            slot = core.add_slot([(name, list(tensor.shape))], tensor.device)
+            self._slots[name] = (slot, tensor.shape)
         slot, shape = self._slots[name]
         if tensor.shape != shape:
             raise _core.ConfigError(

@@ -18,6 +18,7 @@ import ctypes
 import dataclasses
 import functools
 import importlib.util
+from collections.abc import Generator
 from types import ModuleType
 
 import torch
@@ -88,6 +89,9 @@ class Selected:
     finite: bool
     index: torch.Tensor  # int32, in order
     value: torch.Tensor  # f32
+
+
+Steps = Generator[torch.Tensor, list[int], Selected]
 
 
 @functools.cache
@@ -200,36 +204,72 @@ def select_topk(
     histogram, as zeros are.
     """
     total = torch.empty_like(residual) if out is None else out
-    n = residual.numel()
-    k = min(k, n)
-    histogram = fold(residual, gradient, out=total, scale=scale, memory=memory)
-    finite, low, found, above = _bin_of(histogram, k)
-    if not finite:
+    found = read_at_once(
+        topk_steps(residual, gradient, k, out=total, scale=scale, memory=memory, settled=settled)
+    )
+    if out is None and found.finite:
+        residual.copy_(total)
+    return found
+
+
+def read_at_once(steps: Steps) -> Selected:
+    """Goes through `steps`, and waits for the device wherever a number is needed."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(asked.tolist())
+    except StopIteration as done:
+        return done.value
+
+
+def topk_steps(
+    residual: torch.Tensor,
+    gradient: torch.Tensor,
+    k: int,
+    *,
+    out: torch.Tensor,
+    scale: float = 1.0,
+    memory: Momentum | Adam | None = None,
+    settled: bool = False,
+) -> Steps:
+    """select_topk() that waits for nothing: it yields every tensor of integers that the host has to
+    read before the next launch, and is sent what the host has read."""
+    k = min(k, residual.numel())
+    histogram = fold(residual, gradient, out=out, scale=scale, memory=memory)
+    nonfinite, low, found, above = yield _ask_bin(histogram, k)
+    if nonfinite:
         none = residual.new_empty(0)
         return Selected(False, none.to(torch.int32), none)
-    pairs = _largest(total, k, low, found, above, settled)
-    if out is None:
-        residual.copy_(total)
-    return Selected(True, *pairs)
+    return Selected(True, *(yield from _largest(out, k, low, found, above, settled)))
 
 
-def _bin_of(histogram: torch.Tensor, k: int) -> tuple[bool, int, int, int]:
-    """Whether all is finite; the bin of the k-th largest; how many are in it or above, and how many
-    above."""
+def fold_steps(
+    residual: torch.Tensor,
+    gradient: torch.Tensor,
+    *,
+    out: torch.Tensor,
+    memory: Momentum | Adam | None = None,
+) -> Steps:
+    """The fold alone, as topk_steps()."""
+    return topk_steps(residual, gradient, 0, out=out, memory=memory)
+
+
+def _ask_bin(histogram: torch.Tensor, k: int) -> torch.Tensor:
+    """How many are not finite; the bin of the k-th largest; how many are in it or above, and how
+    many above."""
     from_the_top = histogram.flip(0).cumsum(0)
     place = (from_the_top < k).sum().clamp(max=histogram.numel() - 1)
     reached = from_the_top.gather(0, place.view(1)).view(())
     nonfinite = histogram[_INFINITY_BITS >> _BIN_SHIFT :].sum()
     above = reached - histogram.flip(0).gather(0, place.view(1)).view(())
-    said = torch.stack([nonfinite, place, reached, above]).tolist()
-    return said[0] == 0, histogram.numel() - 1 - said[1], said[2], said[3]
+    return torch.stack([nonfinite, histogram.numel() - 1 - place, reached, above])
 
 
 def _largest(total, k: int, low: int, found: int, above: int, settled: bool):
     if k == 0:
         return total.new_empty(0, dtype=torch.int32), total.new_empty(0)
     if found > max(4 * k, k + 65536):
-        bits, ties = _exact_cut(total, low, k - above)
+        bits, ties = yield from _exact_cut(total, low, k - above)
         return compact(total, bits, count(total, bits), ties=ties, size=k, settle=settled)
     bits = low << _BIN_SHIFT
     index, value = compact(total, bits, count(total, bits), size=found)
@@ -246,18 +286,22 @@ def _keep_largest(index, value, k: int):
     smallest = bits.topk(k, sorted=False).values.min()
     larger, tied = bits > smallest, bits == smallest
     kept = larger | (tied & (tied.cumsum(0) <= k - larger.sum()))
-    places = kept.nonzero().view(-1)
-    return index[places], value[places]
+    # There are k, so nobody has to wait for a count; what is not kept goes to a place behind them.
+    place = torch.where(kept, kept.cumsum(0) - 1, k)
+    return (
+        index.new_empty(k + 1).scatter_(0, place, index)[:k],
+        value.new_empty(k + 1).scatter_(0, place, value)[:k],
+    )
 
 
-def _exact_cut(total: torch.Tensor, low: int, rank: int) -> tuple[int, int]:
+def _exact_cut(total: torch.Tensor, low: int, rank: int):
     """The rank-th largest magnitude_bits() of bin `low`, and how many of those that equal it are
     wanted: 20 more bits, in two passes."""
     kernels = implementation(total.device)
     bits = low << _BIN_SHIFT
     for shift, width in ((9, 11), (0, 9)):
         inside = kernels.histogram(total, bits, shift)[: 1 << width]
-        _, place, _, above = _bin_of(inside, rank)
+        _, place, _, above = yield _ask_bin(inside, rank)
         bits += place << shift
         rank -= above
     return bits, rank

@@ -43,7 +43,6 @@
 #include "collectives/primitives/allgather.h"
 #include "collectives/primitives/cost.h"
 #include "collectives/primitives/message_channel.h"
-#include "collectives/primitives/settle.h"
 #include "collectives/primitives/step_guard.h"
 #include "collectives/primitives/sum_writer.h"
 #include "topknot/catalog.h"
@@ -123,14 +122,14 @@ class AllgatherFast final : public Collective {
   AllgatherFast(Transport& link, Compressor& compressor, Params& params)
       : channel_(link, "allgather_fast", params), compressor_(compressor) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     guard_.select(compressor_, residual, grad, k, mine_);
     share(residual.size());
     if (!channel_.finite() || !writer_.add(blocks_, grad, sum))
       return guard_.undo(residual, grad);
-    settle(mine_.index, error_, residual);
+    residual.settle(mine_.index, error_);
     return {.count = writer_.index().size(),
             .index = writer_.index(),
             .settled = mine_.index};

@@ -45,7 +45,7 @@ class CltK final : public Collective {
   CltK(Transport& link, Compressor& compressor, Params& params)
       : channel_(link, "cltk", params), compressor_(compressor) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     const int leader =
@@ -65,7 +65,7 @@ class CltK final : public Collective {
   }
 
  private:
-  void select(int leader, std::span<float> residual, std::span<float> grad,
+  void select(int leader, ResidualVector& residual, std::span<float> grad,
               std::size_t k) {
     if (channel_.rank() != leader) return guard_.fold(residual, grad);
     guard_.select(compressor_, residual, grad, k, mine_);

@@ -129,7 +129,7 @@ class Deft final : public Collective {
         layers_(layers_of(layout, link.size())),
         exact_(layers_.size()) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     if (residual.size() != n_)
       throw ContractError("deft was made for " + std::to_string(n_) +
@@ -137,14 +137,16 @@ class Deft final : public Collective {
                           ".");
     channel_.begin(n_, k);
     guard_.fold(residual, grad);
-    plan(residual, k);
-    select(residual, k);
+    plan(residual.host(), k);
+    select(residual.host(), k);
     share(k);
     ++step_;
     return agreed_.settle(guard_, residual, grad, sum);
   }
 
   void visit_state(StateVisitor& visitor) override { visitor.field("step", step_); }
+
+  bool needs_host() const noexcept override { return true; }
 
   std::vector<CostPhase> cost(double n, double k) const override {
     const Cost cost(channel_);

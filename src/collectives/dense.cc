@@ -51,10 +51,11 @@ class Dense final : public Collective {
           "dense:via=native sums f32 values only; take via=own for others.");
   }
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(sum.size(), k);
     const std::span<float> x = load(residual, grad, sum);
+    const bool no_residual = residual.size() == 0;
     const bool native = native_ && channel_.link().allreduce(x);
     if (native) {
       channel_.report_unless_finite(x);
@@ -62,17 +63,19 @@ class Dense final : public Collective {
       cut(x.size());
       reduce_scatter(x);
       finish_own_region(x);
-      allgather(x, /*read_at_once=*/residual.empty());
+      allgather(x, /*read_at_once=*/no_residual);
     }
     if (!channel_.finite()) return guard_.undo(residual, grad);
-    settle_all(residual, x);
-    write(x, /*whole=*/native || residual.empty() || channel_.size() == 1, sum);
+    settle_all(residual.host(), x);
+    write(x, /*whole=*/native || no_residual || channel_.size() == 1, sum);
     return {.count = sum.size(), .index = {}, .settled = {}};
   }
 
   bool keeps_residual() const noexcept override {
     return channel_.values() != core::Values::f32;
   }
+
+  bool needs_host() const noexcept override { return true; }
 
   std::vector<CostPhase> cost(double n, double) const override {
     const Cost cost(channel_);
@@ -90,9 +93,9 @@ class Dense final : public Collective {
   }
 
   // The vector that goes round: a copy, so that the residual stays whole until the end.
-  std::span<float> load(std::span<float> residual, std::span<float> grad,
+  std::span<float> load(ResidualVector& residual, std::span<float> grad,
                         std::span<float> sum) {
-    if (residual.empty()) {
+    if (residual.size() == 0) {
       if (keeps_residual() && !sum.empty())
         throw ContractError(
             "dense with rounded values keeps their errors: it needs a residual.");
@@ -100,7 +103,8 @@ class Dense final : public Collective {
       return sum;
     }
     guard_.fold(residual, grad);
-    work_.assign(residual.begin(), residual.end());
+    const std::span<const float> folded = residual.host();
+    work_.assign(folded.begin(), folded.end());
     return work_;
   }
 

@@ -137,7 +137,7 @@ class ExDyna final : public Collective {
                    "blocks", 1024, 1, 1 << 20, "into how many blocks the vector is cut")),
                link.size()) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     take_turns(residual.size());
@@ -154,6 +154,8 @@ class ExDyna final : public Collective {
     select_.visit_state(visitor);
     parts_.visit_state(visitor);
   }
+
+  bool needs_host() const noexcept override { return true; }
 
   std::vector<CostPhase> cost(double n, double k) const override {
     const Cost cost(channel_);

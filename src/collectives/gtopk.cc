@@ -74,7 +74,7 @@ class GTopk final : public Collective {
         faithful_(params.flag("faithful", false,
                               "settle as published, which loses gradient")) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     dropped_.clear();
@@ -97,7 +97,7 @@ class GTopk final : public Collective {
   }
 
  private:
-  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
+  void select(ResidualVector& residual, std::span<float> grad, std::size_t k) {
     guard_.select(compressor_, residual, grad, k, held_);
     core::keep_largest(held_, k);
     selected_ = held_.index;
@@ -181,13 +181,13 @@ class GTopk final : public Collective {
 
   // ---- the end of a step
 
-  void settle_residual(std::span<float> residual) {
+  void settle_residual(ResidualVector& residual) {
     if (faithful_) {
       core::intersect(selected_, held_.index, settled_);
-      return core::erase(settled_, residual);
+      return residual.settle(settled_, {});
     }
     settled_ = selected_;
-    core::erase(settled_, residual);
+    residual.settle(settled_, {});
     dropped_.settle(residual, settled_);
   }
 

@@ -141,18 +141,20 @@ class Hierarchical final : public Collective {
             cut(layout, equal_region(layout.size(), inside_->size(), inside_->rank()))),
         inner_(make_inner(compressor, params)) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     guard_.fold(residual, grad);
     cut_shards(residual.size());
-    in_subgroup(grid_.node, [&] { scatter(residual); });
+    in_subgroup(grid_.node, [&] { scatter(residual.host()); });
     const Reduced reduced = in_subgroup(grid_.column, [&] { return reduce_between(k); });
     in_subgroup(grid_.node, [&] { gather(reduced); });
     if (!channel_.finite()) return guard_.undo(residual, grad);
-    settle_residual(residual);
+    settle_residual(residual.host());
     return write(reduced, grad, sum);
   }
+
+  bool needs_host() const noexcept override { return true; }
 
   void visit_state(StateVisitor& visitor) override { inner_->visit_state(visitor); }
 

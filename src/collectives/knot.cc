@@ -61,7 +61,6 @@
 #include "collectives/primitives/global_topk.h"
 #include "collectives/primitives/message_channel.h"
 #include "collectives/primitives/route.h"
-#include "collectives/primitives/settle.h"
 #include "collectives/primitives/step_guard.h"
 #include "collectives/primitives/sum_writer.h"
 #include "core/merge.h"
@@ -82,7 +81,7 @@ class Knot final : public Collective {
             params.number("survive", 0, 0, 1,
                           "send less until this share of it survives; 0 sends all k")) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     select(residual, grad, k);
@@ -114,7 +113,7 @@ class Knot final : public Collective {
   }
 
  private:
-  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
+  void select(ResidualVector& residual, std::span<float> grad, std::size_t k) {
     guard_.select(compressor_, residual, grad, k, mine_);
     core::keep_largest(mine_, k);
     if (survive_ > 0 && quota_ > 0) core::keep_largest(mine_, std::min(quota_, k));
@@ -139,7 +138,7 @@ class Knot final : public Collective {
   }
 
   // Slice by slice of the survivors: what one of them touches stays in the cache.
-  void settle_residual(const CyclicOwnership& ownership, std::span<float> residual) {
+  void settle_residual(const CyclicOwnership& ownership, ResidualVector& residual) {
     constexpr std::size_t kSlice = 8192;
     settled_.clear();
     for (int owner = 0; owner < channel_.size(); ++owner) {
@@ -153,8 +152,7 @@ class Knot final : public Collective {
         if (!rounded) continue;
         placed_.resize(slice.size());
         std::ranges::transform(slice, placed_.begin(), outside);
-        core::scatter_add({placed_, std::span(sum_error_).subspan(first, slice.size())},
-                          residual);
+        residual.add({placed_, std::span(sum_error_).subspan(first, slice.size())});
       }
     }
     aim(settled_.size());
@@ -164,7 +162,7 @@ class Knot final : public Collective {
   // the last of `kept`.
   void settle_slice(const CyclicOwnership::Outside& outside, int owner,
                     std::span<const std::uint32_t> kept, std::size_t& done,
-                    std::span<float> residual) {
+                    ResidualVector& residual) {
     const std::size_t first = done;
     const auto left =
         std::span<const std::uint32_t>(dealt_[at(owner)].index).subspan(first);
@@ -180,7 +178,7 @@ class Knot final : public Collective {
     const std::span<const float> error(errors_[at(owner)]);
     kept_error_.resize(error.empty() ? 0 : places_.size());
     if (!error.empty()) core::gather(error.subspan(first), places_, kept_error_);
-    settle(placed, kept_error_, residual);
+    residual.settle(placed, kept_error_);
   }
 
   // Sends a little less when too little of it survives, a little more when enough does.

@@ -44,7 +44,7 @@ class Micro final : public Collective {
   Micro(Transport& link, Params& params)
       : channel_(link, "micro", params), select_(params) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     take_turns(residual.size());
@@ -61,6 +61,8 @@ class Micro final : public Collective {
     visitor.field("step", step_);
     select_.visit_state(visitor);
   }
+
+  bool needs_host() const noexcept override { return true; }
 
   std::vector<CostPhase> cost(double n, double k) const override {
     const Cost cost(channel_);

@@ -83,7 +83,7 @@ class OkTopk final : public Collective {
         tau_prime_(reuse_.tau_prime),
         faithful_(reuse_.faithful) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     if (k != k_) step_ = next_exact_ = 0;
@@ -120,7 +120,7 @@ class OkTopk final : public Collective {
   }
 
  private:
-  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
+  void select(ResidualVector& residual, std::span<float> grad, std::size_t k) {
     guard_.select(compressor_, residual, grad, k, mine_);
     if (!faithful_) core::keep_largest(mine_, k);
   }
@@ -308,9 +308,12 @@ class OkTopk final : public Collective {
 
   // ---- the end of a step
 
-  void settle_residual(std::span<float> residual) {
+  bool rounds() const { return channel_.values() != core::Values::f32; }
+
+  void settle_residual(ResidualVector& residual) {
     index_.clear();
     settled_.clear();
+    settled_error_.clear();
     for (const Sparse& block : chosen_)
       index_.insert(index_.end(), block.index.begin(), block.index.end());
     std::size_t j = 0;
@@ -319,14 +322,15 @@ class OkTopk final : public Collective {
         while (j < index_.size() && index_[j] < mine_.index[i]) ++j;
         if (j == index_.size() || index_[j] != mine_.index[i]) continue;
         settled_.push_back(index_[j]);
-        residual[index_[j]] =
-            errors_[part].empty() ? 0.0F : errors_[part][i - at_cut_[part]];
+        if (rounds())
+          settled_error_.push_back(
+              errors_[part].empty() ? 0.0F : errors_[part][i - at_cut_[part]]);
       }
+    residual.settle(settled_, settled_error_);
     for (std::size_t part = 0; part < moved_errors_.size(); ++part)
-      for (std::size_t i = 0; i < moved_errors_[part].size(); ++i)
-        residual[parts_[part].index[i]] += moved_errors_[part][i];
-    for (std::size_t i = 0; i < share_error_.size(); ++i)
-      residual[sharing_.index[i]] += share_error_[i];
+      if (!moved_errors_[part].empty())
+        residual.add({parts_[part].index, moved_errors_[part]});
+    if (!share_error_.empty()) residual.add({sharing_.index, share_error_});
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {
@@ -371,6 +375,7 @@ class OkTopk final : public Collective {
   std::vector<Sparse> chosen_;          // by the rank that shared it
   std::vector<std::uint32_t> index_;    // of the sum
   std::vector<std::uint32_t> settled_;  // those that were mine
+  std::vector<float> settled_error_;    // of these, where values are rounded
 };
 
 }  // namespace

@@ -131,7 +131,7 @@ class SparDL final : public Collective {
         held_(at(members_)),
         joined_(at(members_)) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     dropped_.clear();
@@ -197,7 +197,7 @@ class SparDL final : public Collective {
     }
   }
 
-  void select(std::span<float> residual, std::span<float> grad, std::size_t k) {
+  void select(ResidualVector& residual, std::span<float> grad, std::size_t k) {
     const double blocks = inside_.size();
     const double more =
         blocks > 1 ? 2 * std::ceil(std::sqrt(static_cast<double>(k) * blocks)) : 0;
@@ -214,7 +214,7 @@ class SparDL final : public Collective {
 
   // ---- Spar-Reduce-Scatter
 
-  void scatter(std::span<const float> residual) {
+  void scatter(ResidualVector& residual) {
     channel_.enter("scatter");
     const auto others = static_cast<unsigned>(inside_.size() - 1);
     for (int gap = static_cast<int>(std::bit_floor(others)); gap > 0; gap /= 2)
@@ -222,7 +222,7 @@ class SparDL final : public Collective {
     cut(at(inside_.place()));
   }
 
-  void scatter_round(std::span<const float> residual, int gap) {
+  void scatter_round(ResidualVector& residual, int gap) {
     const int count = std::min(gap, inside_.size() - gap);
     const int to = inside_.rank(inside_.member(gap));
     const int from = inside_.rank(inside_.member(-gap));
@@ -255,13 +255,13 @@ class SparDL final : public Collective {
   }
 
   // Adds what came in, and this rank's share at positions that are new here.
-  void merge(std::span<const float> residual, std::size_t block) {
+  void merge(ResidualVector& residual, std::size_t block) {
     Sparse& held = held_[block];
     share_.clear();
     std::set_difference(theirs_.index.begin(), theirs_.index.end(), held.index.begin(),
                         held.index.end(), std::back_inserter(share_.index));
     share_.value.resize(share_.index.size());
-    core::gather(residual, share_.index, share_.value);
+    residual.gather(share_.index, share_.value);
     core::add(held, share_, merged_);
     core::add(merged_, theirs_, held);
     channel_.report_unless_finite(held.value);
@@ -311,11 +311,11 @@ class SparDL final : public Collective {
     return {.count = index_.size(), .index = index_, .settled = {}};
   }
 
-  void settle_residual(std::span<float> residual) {
+  void settle_residual(ResidualVector& residual) {
     for (std::size_t block = 1; block < joined_.size(); ++block)
       joined_[0].insert(joined_[0].end(), joined_[block].begin(), joined_[block].end());
     core::intersect(joined_[0], index_, settled_);
-    core::erase(settled_, residual);
+    residual.settle(settled_, {});
     dropped_.restrict_to(index_);
     dropped_.settle(residual, settled_);
   }

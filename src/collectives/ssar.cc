@@ -59,7 +59,7 @@ class Ssar final : public Collective {
         even_(static_cast<int>(std::bit_floor(static_cast<unsigned>(link.size())))),
         extra_(link.size() - even_) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     guard_.select(compressor_, residual, grad, k, mine_);
@@ -155,9 +155,9 @@ class Ssar final : public Collective {
     channel_.report_unless_finite(held_.value);
   }
 
-  void settle_residual(std::span<float> residual) const {
-    core::erase(mine_.index, residual);
-    for (const Sparse& error : errors_) core::scatter_add(error, residual);
+  void settle_residual(ResidualVector& residual) const {
+    residual.settle(mine_.index, {});
+    for (const Sparse& error : errors_) residual.add(error);
   }
 
   Reduced write(std::span<const float> grad, std::span<float> sum) const {

@@ -28,7 +28,6 @@
 #include "collectives/primitives/allgather.h"
 #include "collectives/primitives/cost.h"
 #include "collectives/primitives/message_channel.h"
-#include "collectives/primitives/settle.h"
 #include "collectives/primitives/step_guard.h"
 #include "collectives/primitives/sum_writer.h"
 #include "core/select.h"
@@ -46,7 +45,7 @@ class TopkA final : public Collective {
             "reselect", false,
             "keep the k largest of the sum; the rest stays in the residuals")) {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     guard_.select(compressor_, residual, grad, k, mine_);
@@ -81,22 +80,24 @@ class TopkA final : public Collective {
     std::swap(blocks_[0], kept_);
   }
 
-  std::span<const std::uint32_t> settle_all(std::span<float> residual) const {
-    settle(mine_.index, error_, residual);
+  std::span<const std::uint32_t> settle_all(ResidualVector& residual) const {
+    residual.settle(mine_.index, error_);
     return mine_.index;
   }
 
-  std::span<const std::uint32_t> settle_kept(std::span<float> residual) {
+  std::span<const std::uint32_t> settle_kept(ResidualVector& residual) {
     const std::vector<std::uint32_t>& kept = blocks_[0].index;
     settled_.clear();
+    settled_error_.clear();
     std::size_t j = 0;
     for (std::size_t i = 0; i < mine_.size(); ++i) {
       while (j < kept.size() && kept[j] < mine_.index[i]) ++j;
       if (j == kept.size()) break;
       if (kept[j] != mine_.index[i]) continue;
       settled_.push_back(kept[j]);
-      residual[kept[j]] = error_.empty() ? 0.0F : error_[i];
+      if (!error_.empty()) settled_error_.push_back(error_[i]);
     }
+    residual.settle(settled_, settled_error_);
     return settled_;
   }
 
@@ -112,6 +113,7 @@ class TopkA final : public Collective {
   std::vector<Sparse> blocks_;  // by rank; when reselecting, then what is kept
   Sparse kept_;
   std::vector<std::uint32_t> settled_;  // what is both mine and kept
+  std::vector<float> settled_error_;    // of these, where values are rounded
 };
 
 }  // namespace

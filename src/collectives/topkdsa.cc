@@ -114,7 +114,7 @@ class TopkDsa final : public Collective {
                                "equal regions, or every P-th coordinate, against skew") ==
                  "strided") {}
 
-  Reduced reduce(std::span<float> residual, std::span<float> grad, std::size_t k,
+  Reduced reduce(ResidualVector& residual, std::span<float> grad, std::size_t k,
                  std::span<float> sum) override {
     channel_.begin(residual.size(), k);
     guard_.select(compressor_, residual, grad, k, mine_);
@@ -163,16 +163,22 @@ class TopkDsa final : public Collective {
       drop_filling(regions_[at(owner)].size(), sums_[at(owner)]);
   }
 
-  void settle_residual(const Ownership& ownership, std::span<float> residual) const {
+  void settle_residual(const Ownership& ownership, ResidualVector& residual) {
     for (int owner = 0; owner < channel_.size(); ++owner) {
-      const Sparse& sent = dealt_[at(owner)];
-      const std::vector<float>& error = errors_[at(owner)];
-      for (std::size_t i = 0; i < sent.size(); ++i)
-        residual[ownership.outside(owner, sent.index[i])] =
-            error.empty() ? 0.0F : error[i];
+      place(ownership, owner, dealt_[at(owner)].index);
+      residual.settle(placed_, errors_[at(owner)]);
     }
-    for (std::size_t i = 0; i < sum_error_.size(); ++i)
-      residual[ownership.outside(channel_.rank(), held_.index[i])] += sum_error_[i];
+    if (sum_error_.empty()) return;
+    place(ownership, channel_.rank(), held_.index);
+    residual.add({placed_, sum_error_});
+  }
+
+  void place(const Ownership& ownership, int owner,
+             std::span<const std::uint32_t> positions) {
+    placed_.resize(positions.size());
+    std::ranges::transform(positions, placed_.begin(), [&](std::uint32_t position) {
+      return ownership.outside(owner, position);
+    });
   }
 
   // Every coordinate has one owner, so the owners' sums are the sum.
@@ -202,9 +208,10 @@ class TopkDsa final : public Collective {
   std::vector<std::vector<float>> errors_;  // of what I sent, by owner
   Sparse held_;                             // my sums
   Message message_;
-  std::vector<float> sum_error_;      // of my sums
-  std::vector<Sparse> sums_;          // by owner
-  std::vector<std::uint32_t> index_;  // of the sum
+  std::vector<float> sum_error_;       // of my sums
+  std::vector<Sparse> sums_;           // by owner
+  std::vector<std::uint32_t> index_;   // of the sum
+  std::vector<std::uint32_t> placed_;  // where an owner's positions lie
 };
 
 }  // namespace

@@ -48,7 +48,8 @@ class Bucket::TimedCompressor final : public Compressor {
   Traffic& traffic_;
 };
 
-Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel)
+Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel,
+               std::shared_ptr<Memory> memory)
     : layout_(layout),
       traffic_(std::make_shared<Traffic>()),
       channel_(make_metered(link.channel(channel), traffic_)),
@@ -57,7 +58,7 @@ Bucket::Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int 
           *channel_, *traffic_)),
       collective_(make_collective(recipe.collective, *channel_, *compressor_, layout)) {
   check_pair(recipe.compressor, recipe.collective);
-  memory_ = make_memory(recipe.memory, layout);
+  memory_ = memory ? std::move(memory) : make_memory(recipe.memory, layout);
   if (!collective_->keeps_residual() && memory_->only_keeps_residual()) memory_.reset();
 }
 
@@ -101,7 +102,7 @@ StepTrace Bucket::traced(std::size_t k, Exchange exchange) {
 
 StepTrace Bucket::step(std::span<float> grad, std::size_t k, std::span<float> sum,
                        double learning_rate, double density) {
-  const bool whole = units() == Units::updates && k >= grad.size() && sparse_steps_ == 0;
+  const bool whole = units() == Units::updates && k >= size() && sparse_steps_ == 0;
   settled_ = {};
   compressor_->expect(k, density);
   const StepTrace trace = traced(k, [&] {
@@ -117,18 +118,24 @@ Reduced Bucket::step_sparse(std::span<float> grad, std::size_t k, std::span<floa
   if (sum.data() != grad.data()) clear_last(sum);
   const LocalStep local{learning_rate, channel_->size()};
   if (memory_ && !TOPKNOT_PLANT(clip_after_the_sum)) memory_->before(grad, local);
-  const std::span<float> residual =
-      memory_ && collective_->keeps_residual() ? memory_->residual() : std::span<float>();
-  Reduced reduced = collective_->reduce(residual, grad, k, sum);
+  Reduced reduced = reduce(grad, k, sum);
   if (!reduced.finite) return reduced;
   // Where everything was wanted, what is missing was zero: as a dense sum it settles all.
-  if (k >= grad.size()) reduced.settled = {};
+  if (k >= size()) reduced.settled = {};
   ++sparse_steps_;
   average_and_keep(reduced, sum);
   if (memory_ && TOPKNOT_PLANT(clip_after_the_sum)) memory_->before(sum, local);
   if (memory_) memory_->after(reduced);
   settled_ = reduced.settled;
   return reduced;
+}
+
+Reduced Bucket::reduce(std::span<float> grad, std::size_t k, std::span<float> sum) {
+  if (!memory_ || !collective_->keeps_residual())
+    return collective_->reduce(std::span<float>(), grad, k, sum);
+  if (ResidualVector* const elsewhere = memory_->elsewhere())
+    return collective_->reduce(*elsewhere, grad, k, sum);
+  return collective_->reduce(memory_->residual(), grad, k, sum);
 }
 
 // Everything is sent, and was so from the first step on. So the ranks' optimizers are equal,
@@ -169,7 +176,7 @@ StepTrace Bucket::average_residuals(std::span<float> mean) {
 }
 
 void Bucket::clear_residual() {
-  if (memory_) std::ranges::fill(memory_->residual(), 0.0F);
+  if (memory_) memory_->clear_residual();
 }
 
 // Divides by the number of ranks and keeps the mean in one pass: the lines of a sparse sum are

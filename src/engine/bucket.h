@@ -18,7 +18,9 @@ namespace topknot::engine {
 /// channel it alone uses. Buckets with the same channel id meet over the ranks.
 class Bucket {
  public:
-  Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel);
+  /// `memory` is used instead of the recipe's, unless it is null.
+  Bucket(const Layout& layout, const Recipe& recipe, Transport& link, int channel,
+         std::shared_ptr<Memory> memory = nullptr);
   /// Gives up the messages that a step which ended by an exception has left under way: the
   /// memory they point into goes with the collective.
   ~Bucket();
@@ -28,7 +30,8 @@ class Bucket {
   /// Reduces `grad` over all ranks; `sum` gets the mean of what was agreed on. `sum` is
   /// the memory of `grad`, or another that the caller leaves alone between steps and that
   /// was zero before the first: then only the coordinates that change are written. `grad`
-  /// is used up. Where the trace says that the step was not finite, `sum` is not to be used
+  /// is used up; it is empty where the memory is elsewhere, and then `sum` is another. Where the
+  /// trace says that the step was not finite, `sum` is not to be used
   /// either, and the residual is as before, bit for bit.
   /// `density` is what `k` was rounded down from; 0: not known.
   StepTrace step(std::span<float> grad, std::size_t k, std::span<float> sum,
@@ -38,6 +41,11 @@ class Bucket {
   /// where it settled all of it, or was not finite. Valid until the next step() or
   /// average_residuals().
   std::span<const std::uint32_t> settled() const noexcept { return settled_; }
+
+  std::size_t size() const { return layout_.size(); }
+  /// The coordinates of the last step's mean, where that was sparse, and a residual is kept.
+  std::span<const std::uint32_t> mean_index() const noexcept { return last_; }
+  std::span<const float> mean() const noexcept { return last_mean_; }
 
   /// The last step was finite here but is not applied, on any rank. The memory becomes what
   /// it was before, and the agreed mean joins the residual again: each of P ranks takes a
@@ -84,6 +92,7 @@ class Bucket {
   Reduced step_dense(std::span<float> grad, std::span<float> sum, double learning_rate);
   Reduced step_sparse(std::span<float> grad, std::size_t k, std::span<float> sum,
                       double learning_rate);
+  Reduced reduce(std::span<float> grad, std::size_t k, std::span<float> sum);
   Collective& dense();
   void clear_last(std::span<float> sum);
   void divide_by_ranks(const Reduced& reduced, std::span<float> sum) const;
@@ -94,7 +103,7 @@ class Bucket {
   std::unique_ptr<Transport> channel_;
   std::unique_ptr<TimedCompressor> compressor_;
   std::unique_ptr<Collective> collective_;
-  std::unique_ptr<Memory> memory_;   // none where it has nothing to do
+  std::shared_ptr<Memory> memory_;   // none where it has nothing to do
   std::vector<std::uint32_t> last_;  // the coordinates that the last step wrote into sum
   std::vector<float> last_mean_;     // what it wrote there, for undo()
   std::span<const std::uint32_t>

@@ -43,13 +43,13 @@ void Reducer::behind_the_queue(Task task) {
   answer.get_future().get();
 }
 
-int Reducer::add_slot(Layout layout) {
+int Reducer::add_slot(Layout layout, std::shared_ptr<DeviceVector> device) {
   check_length(layout.size());
   const int number = next_number_++;
-  queue([this, number, layout = std::move(layout)]() mutable {
+  queue([this, number, layout = std::move(layout), device = std::move(device)]() mutable {
     const std::uint64_t whole = coordinates_ == 0 ? layout.size() : coordinates_;
     auto slot = std::make_unique<Slot>(std::move(layout), options_, densities_, whole,
-                                       link_, next_channel_);
+                                       link_, next_channel_, std::move(device));
     give_carried(*slot);
     slots_.emplace(number, std::move(slot));
   });
@@ -108,7 +108,11 @@ void Reducer::reduce(int number, const Source& source, const Done& done, Mode mo
   }
 }
 
-StepTrace Reducer::exchange(Slot& slot, std::span<float> x, Mode mode) {
+StepTrace Reducer::exchange(Slot& slot, const Vector& vector, Mode mode) {
+  if (finite_ && std::holds_alternative<OnDevice>(vector))
+    return slot.step_on_device(step_, learning_rate_);
+  if (std::holds_alternative<OnDevice>(vector)) return leave_out(slot);
+  const std::span<float> x = std::get<std::span<float>>(vector);
   if (x.size() != slot.layout().size())
     throw ConfigError("A vector of " + std::to_string(x.size()) +
                       " values was submitted to a slot of " +
@@ -117,6 +121,10 @@ StepTrace Reducer::exchange(Slot& slot, std::span<float> x, Mode mode) {
   if (finite_) {
     return mode == Mode::whole ? slot.step_whole(x) : slot.step(x, step_, learning_rate_);
   }
+  return leave_out(slot);
+}
+
+StepTrace Reducer::leave_out(Slot& slot) {
   StepTrace trace = slot.leave_out(step_);
   trace.start = link_.now();
   return trace;

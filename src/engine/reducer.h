@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "engine/pipeline.h"
@@ -48,8 +49,11 @@ class Reducer {
     const Slot* slot = nullptr;
   };
   using Done = std::function<void(Result&)>;
+  /// A vector in host memory, or the one that the slot has on its device.
+  struct OnDevice {};
+  using Vector = std::variant<std::span<float>, OnDevice>;
   /// Gives the vector, on the communication thread.
-  using Source = std::function<std::span<float>()>;
+  using Source = std::function<Vector()>;
 
   /// `coordinates`: of the whole gradient; 0: each slot's is whole. Throws ConfigError for
   /// options that cannot be. The link must outlive it.
@@ -62,8 +66,9 @@ class Reducer {
   // ---- queued: done in this order, the same on all ranks
 
   /// Makes a slot for vectors of this layout and returns its number. The state that is carried
-  /// for its parameters becomes the slot's.
-  int add_slot(Layout layout);
+  /// for its parameters becomes the slot's. With `device` its vectors are there by scheme, and in
+  /// host memory otherwise.
+  int add_slot(Layout layout, std::shared_ptr<DeviceVector> device = nullptr);
   /// Carries the state of these slots, by parameter, to those that are added later. They have
   /// no part in the step under way.
   void remove_slots(std::vector<int> slots);
@@ -116,7 +121,8 @@ class Reducer {
   template <typename Task>
   void behind_the_queue(Task task);
   void reduce(int number, const Source& source, const Done& done, Mode mode);
-  StepTrace exchange(Slot& slot, std::span<float> x, Mode mode);
+  StepTrace exchange(Slot& slot, const Vector& vector, Mode mode);
+  StepTrace leave_out(Slot& slot);
   void give_carried(Slot& slot);
   void end(bool is_step);
 

@@ -13,6 +13,36 @@ std::size_t size_of(const DensityGroup& group, const Layout& layout) {
   return size;
 }
 
+void take_out(std::span<float> x, std::span<const Piece> pieces, std::span<float> to) {
+  for (const Piece& piece : pieces) {
+    const auto from = x.subspan(piece.offset, piece.size);
+    std::ranges::copy(from, to.begin());
+    std::ranges::fill(from, 0.0F);
+    to = to.subspan(piece.size);
+  }
+}
+
+void put_back(std::span<float> x, std::span<const Piece> pieces,
+              std::span<const float> from) {
+  for (const Piece& piece : pieces) {
+    std::ranges::copy(from.first(piece.size), x.subspan(piece.offset).begin());
+    from = from.subspan(piece.size);
+  }
+}
+
+void take_out(DeviceVector& x, std::span<const Piece> pieces, std::span<float> to) {
+  x.take_out(pieces, to);
+}
+
+void put_back(DeviceVector& x, std::span<const Piece> pieces,
+              std::span<const float> from) {
+  x.put_back(pieces, from);
+}
+
+// What a bucket in place gets as its vector.
+std::span<float> in_place(std::span<float> x) { return x; }
+std::span<float> in_place(DeviceVector&) { return {}; }
+
 void add(StepTrace& total, const StepTrace& part) {
   total.k_wanted += part.k_wanted;
   total.k_selected += part.k_selected;
@@ -47,8 +77,9 @@ void Totals::add(const Totals& other) {
 }
 
 Slot::Slot(Layout layout, const EngineOptions& options, const Densities& densities,
-           std::uint64_t coordinates, Transport& link, int& next_channel)
-    : layout_(std::move(layout)) {
+           std::uint64_t coordinates, Transport& link, int& next_channel,
+           std::shared_ptr<DeviceVector> device)
+    : layout_(std::move(layout)), device_(std::move(device)) {
   check_length(layout_.size());
   std::vector<DensityGroup> groups = densities.group(layout_);
   std::stable_sort(groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
@@ -56,7 +87,8 @@ Slot::Slot(Layout layout, const EngineOptions& options, const Densities& densiti
   });
   const Recipe recipe = Recipe::of(options);
   for (const DensityGroup& group : groups) {
-    const bool in_place = &group == &groups.back();
+    const bool whole = densities.sends_whole(group);
+    const bool in_place = &group == &groups.back() && !(device_ && whole);
     Part part;
     part.in_place = in_place;
     const Layout own = place_tensors(group, part);
@@ -64,9 +96,10 @@ Slot::Slot(Layout layout, const EngineOptions& options, const Densities& densiti
         make_schedule(recipe.schedule, group.density, options.steps_per_epoch);
     part.bucket = std::make_unique<Bucket>(
         own,
-        (densities.sends_whole(group) ? recipe.whole() : recipe)
+        (whole ? recipe.whole() : recipe)
             .clipped(options.clip, link.size(), part.size, coordinates),
-        link, next_channel++);
+        link, next_channel++, in_place ? device_ : nullptr);
+    if (in_place && device_) part.sum.resize(own.size());
     if (options.details) part.bucket->keep_details();
     parts_.push_back(std::move(part));
   }
@@ -95,35 +128,32 @@ Layout Slot::place_tensors(const DensityGroup& group, Part& part) const {
 
 // Hands each part its own tensors: those of the part in place where they are, in a vector in
 // which the others are zeros.
-template <typename Exchange>
-StepTrace Slot::in_parts(std::span<float> x, Exchange exchange) {
+template <typename Vector, typename Exchange>
+StepTrace Slot::in_parts(Vector& x, Exchange exchange) {
   for (Part& part : parts_) {
-    std::size_t at = 0;
     part.stepped = false;
-    if (part.in_place) continue;
-    for (const Piece& piece : part.pieces) {
-      const auto from = x.subspan(piece.offset, piece.size);
-      std::copy(from.begin(), from.end(), part.apart.begin() + at);
-      std::fill(from.begin(), from.end(), 0.0F);
-      at += piece.size;
-    }
+    if (!part.in_place) take_out(x, part.pieces, part.apart);
   }
   StepTrace total;
   for (Part& part : parts_)
-    add(total, exchange(part, part.in_place ? x : std::span<float>(part.apart), total));
+    add(total,
+        exchange(part, part.in_place ? in_place(x) : std::span(part.apart), total));
   count(total);
-  for (const Part& part : parts_) {
-    std::size_t at = 0;
-    if (part.in_place) continue;
-    for (const Piece& piece : part.pieces) {
-      std::copy_n(part.apart.begin() + at, piece.size, x.begin() + piece.offset);
-      at += piece.size;
-    }
-  }
+  for (const Part& part : parts_)
+    if (!part.in_place) put_back(x, part.pieces, part.apart);
   return total;
 }
 
 StepTrace Slot::step(std::span<float> x, std::uint64_t step, double learning_rate) {
+  return step_parts(x, step, learning_rate);
+}
+
+StepTrace Slot::step_on_device(std::uint64_t step, double learning_rate) {
+  return step_parts(*device_, step, learning_rate);
+}
+
+template <typename Vector>
+StepTrace Slot::step_parts(Vector& x, std::uint64_t step, double learning_rate) {
   const StepTrace trace =
       in_parts(x, [&](Part& part, std::span<float> own, const StepTrace& so_far) {
         return so_far.finite ? step_part(part, own, step, learning_rate) : StepTrace();
@@ -137,9 +167,14 @@ StepTrace Slot::step_part(Part& part, std::span<float> own, std::uint64_t step,
                           double learning_rate) {
   const double density = part.schedule->density(step);
   // The bucket in place is longer than its part: all of it is all of the part.
-  const std::uint64_t k = density >= 1 ? own.size() : coordinates_for(part.size, density);
-  StepTrace trace = part.bucket->step(own, k, own, learning_rate, density);
+  const std::uint64_t k =
+      density >= 1 ? part.bucket->size() : coordinates_for(part.size, density);
+  const bool on_device = !part.sum.empty();
+  StepTrace trace = part.bucket->step(own, k, on_device ? std::span(part.sum) : own,
+                                      learning_rate, density);
   part.stepped = trace.finite;
+  if (on_device && trace.finite)
+    device_->write(part.bucket->mean_index(), part.bucket->mean());
   trace.k_wanted = std::min<std::uint64_t>(trace.k_wanted, part.size);
   trace.count = std::min<std::uint64_t>(trace.count, part.size);
   totals_.coordinates += part.size;

@@ -11,6 +11,9 @@
 // so that it is never copied; the tensors of the others are zeros in it, which change no sum.
 // The other parts are copied out, reduced as vectors of their own, and copied back.
 // A vector of one density, as the engine's own buckets are, is one part in place.
+//
+// On a device the part in place is selected there; parts apart are copied to the host whole, and so
+// is a part that is sent whole, which is never in place.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "engine/bucket.h"
+#include "engine/device_vector.h"
 #include "engine/rules.h"
 #include "topknot/schedule.h"
 
@@ -44,12 +48,16 @@ class Slot {
  public:
   /// Takes channels of `link` from `next_channel` on. `densities` are those of `options`.
   /// `coordinates`: of the whole gradient, of which this vector is a bucket; for clipping.
+  /// With `device` the vector, and the residual of the part in place, are there.
   Slot(Layout layout, const EngineOptions& options, const Densities& densities,
-       std::uint64_t coordinates, Transport& link, int& next_channel);
+       std::uint64_t coordinates, Transport& link, int& next_channel,
+       std::shared_ptr<DeviceVector> device = nullptr);
 
   /// Replaces `x` with the mean that the ranks agreed on in step number `step`. Where the
   /// trace says that it was not finite, `x` is not to be used, and undo() must be called.
   StepTrace step(std::span<float> x, std::uint64_t step, double learning_rate);
+  /// The same for the slot's vector on its device.
+  StepTrace step_on_device(std::uint64_t step, double learning_rate);
   /// Replaces `x` with its mean, by a dense sum. No residual takes part.
   StepTrace step_whole(std::span<float> x);
   /// The trace of a step in which this vector is not exchanged.
@@ -78,10 +86,6 @@ class Slot {
   double residual_squares() const;
 
  private:
-  struct Piece {
-    std::size_t offset;
-    std::size_t size;
-  };
   struct Part {
     std::unique_ptr<Bucket> bucket;
     std::unique_ptr<Schedule> schedule;
@@ -90,18 +94,22 @@ class Slot {
     bool in_place = false;
     std::vector<float> apart;  // a copy of them, unless in place
     bool stepped = false;      // and was finite, in the last step()
+    std::vector<float> sum;  // of a part in place on a device: zero but for the last mean
   };
 
   /// The layout of its bucket: of its own tensors, or in place of all of them.
   Layout place_tensors(const DensityGroup& group, Part& part) const;
-  template <typename Exchange>
-  StepTrace in_parts(std::span<float> x, Exchange exchange);
+  template <typename Vector, typename Exchange>
+  StepTrace in_parts(Vector& x, Exchange exchange);
+  template <typename Vector>
+  StepTrace step_parts(Vector& x, std::uint64_t step, double learning_rate);
   StepTrace step_part(Part& part, std::span<float> own, std::uint64_t step,
                       double learning_rate);
   void count(const StepTrace& trace);
 
   const Layout layout_;
-  std::vector<Part> parts_;  // the one in place comes last
+  const std::shared_ptr<DeviceVector> device_;  // null: the vector is in host memory
+  std::vector<Part> parts_;                     // the one in place comes last
   Totals totals_;
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topknot/memory.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace topknot {
+
+void Memory::clear_residual() { std::ranges::fill(residual(), 0.0F); }
 
 void Memory::undo_sum(std::span<const std::uint32_t> index, std::span<const float> mean) {
   const std::span<float> into = residual();

@@ -35,7 +35,7 @@ KILLERS = {
         "other_k_not_named": "MessageChannel.FindsRanksThatWantAnotherK",
     },
     "rank_order_sum_test": {"sum_in_order_of_arrival": "RankOrderSum.AddsInTheOrderOfTheRanks"},
-    "settle_test": {"rounding_error_lost": "Settle.LeavesWhatRoundingTookOff"},
+    "host_residual_test": {"rounding_error_lost": "HostResidual.LeavesWhatRoundingTookOff"},
     "step_guard_test": {"nonfinite_step_kept": "StepGuard.UndoesAFoldBitForBit"},
     "dropped_values_test": {
         "dropped_values_lost": "DroppedValues.GivesBackWhatWasCut",

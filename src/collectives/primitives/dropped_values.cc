@@ -70,12 +70,11 @@ void DroppedValues::restrict_to(std::span<const std::uint32_t> positions) {
   }
 }
 
-void DroppedValues::settle(std::span<float> residual,
+void DroppedValues::settle(ResidualVector& residual,
                            std::vector<std::uint32_t>& settled) {
   unsettled_.assign(settled.size(), false);
   for (std::size_t l = 0; l < used_; ++l) {
-    if (!TOPKNOT_PLANT(dropped_values_lost))
-      core::scatter_add(batches_[l].pairs, residual);
+    if (!TOPKNOT_PLANT(dropped_values_lost)) residual.add(batches_[l].pairs);
     if (!batches_[l].dropped) continue;
     for_each_common(batches_[l].pairs.index, settled,
                     [&](std::size_t, std::size_t j) { unsettled_[j] = true; });

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "topknot/residual_vector.h"
 #include "topknot/sparse.h"
 
 namespace topknot::collective {
@@ -30,7 +31,7 @@ class DroppedValues {
   void restrict_to(std::span<const std::uint32_t> positions);
   /// Adds everything kept to the residual. Positions at which something was dropped are taken
   /// off `settled`, which increases.
-  void settle(std::span<float> residual, std::vector<std::uint32_t>& settled);
+  void settle(ResidualVector& residual, std::vector<std::uint32_t>& settled);
 
  private:
   /// What was kept at one go.

@@ -29,7 +29,7 @@ ExclusiveSelect::ExclusiveSelect(Params& params)
                                "k exactly, or by a threshold scaled by constants") ==
                  "published") {}
 
-void ExclusiveSelect::run(StepGuard& guard, std::span<float> residual,
+void ExclusiveSelect::run(StepGuard& guard, ResidualVector& residual,
                           std::span<float> grad, Region mine, std::size_t k,
                           Sparse& held) {
   if (k == 0) {
@@ -37,11 +37,11 @@ void ExclusiveSelect::run(StepGuard& guard, std::span<float> residual,
     return guard.fold(residual, grad);
   }
   if (k < residual.size() && !published_)
-    return select_exactly(guard, residual, grad, mine, k, held);
+    return select_exactly(guard, residual.host(), grad, mine, k, held);
   if (threshold_ == 0 && published_)
     threshold_ = 1 / (2 * std::sqrt(static_cast<float>(k)));
   candidates_.floor = k < residual.size() ? threshold_ : 0.0F;
-  guard.select_inside(candidates_, mine, residual, grad, k, held);
+  guard.select_inside(candidates_, mine, residual.host(), grad, k, held);
 }
 
 // The floor and the total are the same on all ranks, so they decide alike. What reaches

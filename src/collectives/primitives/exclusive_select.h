@@ -38,8 +38,8 @@ class ExclusiveSelect {
   /// that is this rank's; the parts of all ranks are disjoint and cover it. Zeros are not
   /// selected, but when `k` is all there is everything is, since a coordinate that is
   /// zero on one rank may not be on another.
-  void run(StepGuard& guard, std::span<float> residual, std::span<float> grad,
-           Region mine, std::size_t k, Sparse& held);
+  void run(StepGuard& guard, ResidualVector& residual, std::span<float> grad, Region mine,
+           std::size_t k, Sparse& held);
 
   /// How many coordinates one rank can have selected of a vector of `n`: with
   /// controller=exact all ranks together select at most that.

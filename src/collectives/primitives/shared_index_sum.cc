@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/primitives/shared_index_sum.h"
 
-#include "collectives/primitives/settle.h"
 #include "collectives/primitives/sum_writer.h"
-#include "core/merge.h"
 
 namespace topknot::collective {
 
@@ -27,17 +25,17 @@ void SharedIndexSum::follow(MessageChannel& channel, int leader,
   broadcast_.run_positions(channel, leader, {0, n}, most, index_);
 }
 
-Reduced SharedIndexSum::settle(StepGuard& guard, std::span<float> residual,
+Reduced SharedIndexSum::settle(StepGuard& guard, ResidualVector& residual,
                                std::span<float> grad, std::span<float> sum) {
   MessageChannel& channel = guard.channel();
   channel.enter("sum values");
   values_.resize(index_.size());
-  core::gather(residual, index_, values_);
+  residual.gather(index_, values_);
   in_rank_order_.run(channel, values_, error_);
   // The same bits on every rank by now, so all ranks find the same.
   channel.report_unless_finite(values_);
   if (!channel.finite()) return guard.undo(residual, grad);
-  collective::settle(index_, error_, residual);
+  residual.settle(index_, error_);
   write_sum({index_, values_}, grad, sum);
   return {.count = index_.size(), .index = index_, .settled = index_};
 }

@@ -40,7 +40,7 @@ class SharedIndexSum {
   /// Ends the step: sums the residuals of all ranks at the positions agreed on, in rank
   /// order, clears them there on every rank and writes the sum; or undoes the step, when it
   /// is nonfinite.
-  Reduced settle(StepGuard& guard, std::span<float> residual, std::span<float> grad,
+  Reduced settle(StepGuard& guard, ResidualVector& residual, std::span<float> grad,
                  std::span<float> sum);
 
  private:

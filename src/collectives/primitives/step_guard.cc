@@ -5,13 +5,13 @@
 #include "core/select.h"
 
 namespace topknot::collective {
-void StepGuard::fold(std::span<float> residual, std::span<float> grad) {
-  note_fold(core::fold(residual, grad));
+void StepGuard::fold(ResidualVector& residual, std::span<float> grad) {
+  note_fold(residual.fold(grad));
 }
 
-void StepGuard::select(Compressor& compressor, std::span<float> residual,
+void StepGuard::select(Compressor& compressor, ResidualVector& residual,
                        std::span<float> grad, std::size_t k, Sparse& out) {
-  note_fold(compressor.select(residual, grad, k, out));
+  note_fold(residual.select(compressor, grad, k, out));
 }
 
 // The parts go in order, so a part that is nonfinite has only those before it to undo.
@@ -40,9 +40,9 @@ void StepGuard::select_inside(Compressor& compressor, Region region,
   note_fold(finite);
 }
 
-Reduced StepGuard::undo(std::span<float> residual, std::span<const float> grad) {
+Reduced StepGuard::undo(ResidualVector& residual, std::span<const float> grad) {
   if (folded_step_ == channel_.step() && !TOPKNOT_PLANT(nonfinite_step_kept))
-    core::undo_fold(residual, grad);
+    residual.undo_fold(grad);
   folded_step_ = 0;
   return {.count = 0, .finite = false, .index = {}, .settled = {}};
 }

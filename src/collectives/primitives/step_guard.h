@@ -14,6 +14,7 @@
 #include "collectives/primitives/message_channel.h"
 #include "topknot/collective.h"
 #include "topknot/compressor.h"
+#include "topknot/residual_vector.h"
 #include "topknot/sparse.h"
 
 namespace topknot::collective {
@@ -29,9 +30,9 @@ class StepGuard {
   MessageChannel& channel() const noexcept { return channel_; }
 
   /// residual += grad.
-  void fold(std::span<float> residual, std::span<float> grad);
+  void fold(ResidualVector& residual, std::span<float> grad);
   /// compressor.select(), which is a fold too.
-  void select(Compressor& compressor, std::span<float> residual, std::span<float> grad,
+  void select(Compressor& compressor, ResidualVector& residual, std::span<float> grad,
               std::size_t k, Sparse& out);
   /// compressor.select() of `region` alone, with positions in the whole vector; residual +=
   /// grad everywhere else.
@@ -41,7 +42,7 @@ class StepGuard {
   /// Ends a nonfinite step: `residual` becomes what it was before the step, bit for bit, out
   /// of what the fold left in `grad`. So nothing may have been written into `sum` yet where
   /// that is the memory of `grad`.
-  Reduced undo(std::span<float> residual, std::span<const float> grad);
+  Reduced undo(ResidualVector& residual, std::span<const float> grad);
 
  private:
   void note_fold(bool finite);

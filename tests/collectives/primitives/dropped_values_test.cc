@@ -3,12 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include "collectives/primitives/host_residual.h"
 #include "core/random.h"
 
 namespace topknot::collective {
 namespace {
 
 using Positions = std::vector<std::uint32_t>;
+
+void settle(DroppedValues& dropped, std::span<float> residual, Positions& settled) {
+  HostResidual host(residual);
+  dropped.settle(host, settled);
+}
 
 TEST(DroppedValues, GivesBackWhatWasCut) {
   DroppedValues dropped;
@@ -17,7 +23,7 @@ TEST(DroppedValues, GivesBackWhatWasCut) {
   EXPECT_EQ(pairs, (Sparse{{1, 7}, {4, -8}}));
   std::vector<float> residual(8, 10.0F);
   Positions settled = {1, 5, 7};
-  dropped.settle(residual, settled);
+  settle(dropped, residual, settled);
   EXPECT_EQ(residual, (std::vector<float>{10, 10, 10, 9, 10, 12, 10, 10}));
   EXPECT_EQ(settled, (Positions{1, 7}));
 }
@@ -36,7 +42,7 @@ TEST(DroppedValues, LeavesToTheKeeperWhatOthersDropAlike) {
   EXPECT_EQ(pairs, (Sparse{{3}, {2}}));
   std::vector<float> residual(4);
   Positions settled = {1};
-  dropped.settle(residual, settled);
+  settle(dropped, residual, settled);
   EXPECT_EQ(residual, std::vector<float>(4));
   EXPECT_EQ(settled, (Positions{1}));
 }
@@ -47,7 +53,7 @@ TEST(DroppedValues, CountsWhatWasSentAsSettledThoughItsErrorStays) {
   dropped.keep_error(Positions{1}, {});  // nothing was rounded
   std::vector<float> residual(3);
   Positions settled = {0, 2};
-  dropped.settle(residual, settled);
+  settle(dropped, residual, settled);
   EXPECT_EQ(residual, (std::vector<float>{0.5F, 0, -0.25F}));
   EXPECT_EQ(settled, (Positions{0, 2}));
 }
@@ -61,7 +67,7 @@ TEST(DroppedValues, AddsUpWhatWasDroppedAgainAndAgain) {
   }
   std::vector<float> residual(5);
   Positions settled;
-  dropped.settle(residual, settled);
+  settle(dropped, residual, settled);
   EXPECT_EQ(residual[4], 6);
 }
 
@@ -73,7 +79,7 @@ TEST(DroppedValues, ForgetsWhatLiesElsewhere) {
   dropped.restrict_to(Positions{3, 5});
   std::vector<float> residual(6);
   Positions settled = {1, 3, 5};
-  dropped.settle(residual, settled);
+  settle(dropped, residual, settled);
   EXPECT_EQ(residual, (std::vector<float>{0, 0, 0, 2, 0, 10}));
   EXPECT_EQ(settled, (Positions{1}));
 }
@@ -85,7 +91,7 @@ TEST(DroppedValues, StartsAfreshWhenCleared) {
   dropped.clear();
   std::vector<float> residual(2);
   Positions settled = {1};
-  dropped.settle(residual, settled);
+  settle(dropped, residual, settled);
   EXPECT_EQ(residual, std::vector<float>(2));
   EXPECT_EQ(settled, (Positions{1}));
 }
@@ -105,7 +111,7 @@ TEST(DroppedValues, LosesNothingWhateverIsCut) {
     dropped.cut(pairs, random.below(n));
     std::vector<float> residual(n);
     Positions settled;
-    dropped.settle(residual, settled);
+    settle(dropped, residual, settled);
     for (std::size_t i = 0; i < pairs.size(); ++i)
       residual[pairs.index[i]] += pairs.value[i];
     ASSERT_EQ(residual, expected);

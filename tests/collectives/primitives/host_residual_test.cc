@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/primitives/settle.h"
+#include "collectives/primitives/host_residual.h"
 
 #include <gtest/gtest.h>
 
@@ -8,20 +8,22 @@
 namespace topknot::collective {
 namespace {
 
-TEST(Settle, RefusesErrorsOfOtherPositions) {
+TEST(HostResidual, RefusesErrorsOfOtherPositions) {
   std::vector<float> residual(4, 1.0F);
+  HostResidual host(residual);
   const std::vector<std::uint32_t> index = {0, 2};
-  EXPECT_THROW(settle(index, std::vector<float>{0.5F}, residual), ContractError);
-  EXPECT_THROW(settle(index, std::vector<float>(3), residual), ContractError);
+  EXPECT_THROW(host.settle(index, std::vector<float>{0.5F}), ContractError);
+  EXPECT_THROW(host.settle(index, std::vector<float>(3)), ContractError);
   EXPECT_EQ(residual, std::vector<float>(4, 1.0F));
 }
 
-TEST(Settle, LeavesWhatRoundingTookOff) {
+TEST(HostResidual, LeavesWhatRoundingTookOff) {
   std::vector<float> residual(4, 1.0F);
+  HostResidual host(residual);
   const std::vector<std::uint32_t> index = {0, 2};
-  settle(index, std::vector<float>{0.5F, -2.0F}, residual);
+  host.settle(index, std::vector<float>{0.5F, -2.0F});
   EXPECT_EQ(residual, (std::vector<float>{0.5F, 1, -2, 1}));
-  settle(index, {}, residual);
+  host.settle(index, {});
   EXPECT_EQ(residual, (std::vector<float>{0, 1, 0, 1}));
 }
 
