@@ -119,10 +119,8 @@ class Bench:
 
     @contextlib.contextmanager
     def network(self, name: str) -> Iterator[list]:
-        """As cluster(), and `loopback`: shared memory of one host; `threads`: no word before a command."""
-        if name == "threads":
-            yield []
-        elif name == "loopback":
+        """As cluster(), and `loopback`: shared memory of one host."""
+        if name == "loopback":
             yield ["mpirun", "-n", RANKS, "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", 1]
         else:
             with self.cluster(name) as words:

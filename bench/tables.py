@@ -20,7 +20,6 @@ import pathlib
 import sys
 import time
 
-import choice_tables
 import convergence_table
 import exchange_tables
 import limits_tables
@@ -31,7 +30,7 @@ import training_tables
 from table import ROOT, RUNS, Bench, Missing, Table, caption, measured, put, record_path, write_record
 
 TABLES = {one.name: one for module in (selection_tables, exchange_tables, training_tables, time_tables,
-                                       limits_tables, simulator_table, choice_tables, convergence_table)
+                                       limits_tables, simulator_table, convergence_table)
           for one in module.TABLES}
 
 

@@ -2,7 +2,6 @@
 #include "transports/virtual_time.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <memory>
@@ -21,20 +20,13 @@ constexpr int kNobody = -1;
 // Of address space; what a rank does not touch takes no memory. Sanitizers make frames larger.
 constexpr std::size_t kStackBytes = std::size_t{2} << 20;
 
-/// A thread with a stack that is small enough for a thousand of them, on `core` alone. One of them runs
-/// at a time, so that a second core would be asleep, and waking it is most of what a switch costs.
+/// A thread with a stack that is small enough for a thousand of them.
 class SmallThread {
  public:
-  SmallThread(int core, std::function<void()> main) : main_(std::move(main)) {
+  explicit SmallThread(std::function<void()> main) : main_(std::move(main)) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, kStackBytes);
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    if (core >= 0 && core < CPU_SETSIZE) {
-      CPU_SET(static_cast<std::size_t>(core), &cores);
-      pthread_attr_setaffinity_np(&attributes, sizeof cores, &cores);
-    }
     const int error = pthread_create(&id_, &attributes, enter, this);
     pthread_attr_destroy(&attributes);
     if (error != 0)
@@ -71,12 +63,10 @@ VirtualTime::VirtualTime(int ranks, std::uint64_t seed)
 
 void VirtualTime::run(const std::function<void(int rank)>& body) {
   const int ranks = static_cast<int>(ranks_.size());
-  const int core = sched_getcpu();
   std::vector<std::unique_ptr<SmallThread>> threads;
   try {
     for (int rank = 0; rank < ranks; ++rank)
-      threads.push_back(
-          std::make_unique<SmallThread>(core, [&, rank] { live(rank, body); }));
+      threads.push_back(std::make_unique<SmallThread>([&, rank] { live(rank, body); }));
   } catch (const std::system_error&) {
     cancelled_ = true;
     for (std::size_t i = 0; i < threads.size(); ++i) ranks_[i].baton.release();

@@ -136,13 +136,6 @@ class Json(unittest.TestCase):
         self.assertRegex(out.stdout, r"(?m)^# knot: alpha .* \+ beta .* ns a byte of the vector$")
         self.assertIn("busbw", run(*words, "--nccl-tests").stdout)
 
-    def test_bench_allreduce_in_place_fills_the_columns_in_place(self):
-        for word, empty in [((), 9), (("--in-place",), 5)]:
-            out = run("bench", "allreduce", "--workers", "2", "--n", "20k", "--steps", "2", "--collective", "knot",
-                      "--nccl-tests", *word)
-            (row,) = [line.split() for line in out.stdout.splitlines() if " knot " in line]
-            self.assertEqual([i for i in (5, 9) if row[i] == "N/A"], [empty], row)
-
     def test_a_modelled_link_makes_a_dense_sum_slow_and_a_sparse_one_fast(self):
         words = ("bench", "allreduce", "--workers", "4", "--n", "200k", "--steps", "3", "--collective",
                  "knot", "--density", "0.01")
