@@ -149,7 +149,9 @@ class DeviceMemory:
         self._queue.run(self._swap_moment)
         if self._masking and settled is not None:
             sent = self._send("masked", settled)
-            self._queue.run(lambda: self._erase(self._vector("velocity"), sent.value, at_selected))
+            self._queue.run(
+                lambda: self._erase(self._moment.now, sent.value, at_selected)
+            )
 
     def undo_step(self) -> None:
         self._decay_is_due = False
