@@ -192,8 +192,8 @@ TEST(GlobalTopK, LetsEveryoneKnowOfANonfiniteSum) {
   });
 }
 
-// Rank 1 counts 1,000 in the lowest bin, and at last in a bin that has no width: 100 bins of 22 take
-// more than the 2,140 patterns that are left then.
+// Rank 1 counts 1,000 in a low bin, and at last in a bin that has no width: 99 bins of 23 take
+// more than the 2,205 patterns that are left then.
 TEST(GlobalTopK, EndsTheSearchWhereAPeerCountsWhatCannotBe) {
   constexpr std::size_t kWanted = 800;
   run(2, [](Transport& link) {
@@ -208,13 +208,13 @@ TEST(GlobalTopK, EndsTheSearchWhereAPeerCountsWhatCannotBe) {
     }
     ASSERT_EQ(GlobalTopK::bins(kWanted, 2), 100U);
     channel.enter("agree");
-    for (const std::size_t bin : {0, 0, 0, 99}) {
-      std::vector<std::uint32_t> counts(100);
+    for (const auto& [bins, bin] :
+         {std::pair{99U, 0U}, {100U, 1U}, {100U, 1U}, {100U, 99U}}) {
+      std::vector<std::uint32_t> counts(bins);
       counts[bin] = 1000;
-      sum_counts(channel, counts);
+      std::vector<std::uint32_t> all;
+      gather_at_once(channel, counts, std::vector<std::uint32_t>(2, bins), all);
     }
-    const std::uint32_t none = 0;
-    gather_words(channel, std::span(&none, 1));
   });
 }
 
