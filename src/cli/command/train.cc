@@ -49,7 +49,7 @@ void print_keys() {
   const train::Job defaults;
   for (const train::Key& key : train::keys()) {
     const std::string value = train::get(defaults, key.name);
-    fmt::print("{:<18}{}\n{:<18}{}; default {}\n", key.name, key.meaning, "", key.range,
+    fmt::print("{:<20}{}\n{:<20}{}; default {}\n", key.name, key.meaning, "", key.range,
                value.empty() ? "empty" : value);
   }
 }
