@@ -52,6 +52,17 @@ void print(const Options& options, const sim::Advice& advice) {
   fmt::print("{}\n", json.dump(2));
 }
 
+/// For many bandwidths: in closed form, and where there is none, for nodes of several ranks, with
+/// vectors made short.
+sim::Predictor quick(const Sweep& sweep) {
+  constexpr double kShort = 1 << 20;
+  sim::Settings settings = sweep.settings;
+  settings.most_coordinates = std::min(settings.most_coordinates, kShort);
+  return {sweep.workload, sweep.calibration, settings,
+          sweep.lines[0].network.ranks_per_node > 1 ? sim::Method::simulated
+                                                    : sim::Method::closed_form};
+}
+
 void decide(const Options& options, const std::optional<sim::Calibration>& measured) {
   const Sweep sweep = options.asked.read(measured);
   if (sweep.ranks.size() != 1 || sweep.lines.size() != 1)
@@ -60,10 +71,9 @@ void decide(const Options& options, const std::optional<sim::Calibration>& measu
         "lists.");
   sim::Predictor predictor(sweep.workload, sweep.calibration, sweep.settings,
                            sweep.method);
-  sim::Predictor closed(sweep.workload, sweep.calibration, sweep.settings,
-                        sim::Method::closed_form);
-  print(options,
-        sim::advise(predictor, closed, sweep.candidates, sweep.ranks[0], sweep.lines[0]));
+  sim::Predictor at_any_rate = quick(sweep);
+  print(options, sim::advise(predictor, at_any_rate, sweep.candidates, sweep.ranks[0],
+                             sweep.lines[0]));
 }
 
 int run(const Options& options) {

@@ -49,14 +49,14 @@ Line at_rate(const Line& line, double gbps) {
 }
 
 /// Up to which rate `candidate` beats dense by what is worthwhile; 0: at no rate.
-double break_even(Predictor& closed, const Candidate& candidate, int ranks,
+double break_even(Predictor& quick, const Candidate& candidate, int ranks,
                   const Line& line) {
   const auto pays = [&](double gbps) {
-    return closed.predict(candidate, ranks, at_rate(line, gbps)).speedup_vs_dense >=
+    return quick.predict(candidate, ranks, at_rate(line, gbps)).speedup_vs_dense >=
            kWorthwhile;
   };
   double low = 1e-3;
-  double high = 1e4;
+  double high = kAnyRate;
   if (!pays(low)) return 0;
   if (pays(high)) return high;
   while (high / low > 1.01) {
@@ -93,6 +93,8 @@ std::string explain(const Advice& advice, const Prediction& dense,
   }
   if (advice.break_even_gbps == 0)
     text += "At no bandwidth would " + sparse.scheme + " pay.";
+  else if (advice.break_even_gbps >= kAnyRate)
+    text += "Sparse exchange pays at any bandwidth: a dense sum is more work for a rank.";
   else
     text +=
         "Sparse exchange pays up to about " + digits(advice.break_even_gbps) + " Gb/s.";
@@ -106,7 +108,7 @@ std::string time_text(double seconds) {
   return seconds < 1 ? digits(1e3 * seconds) + " ms" : digits(seconds) + " s";
 }
 
-Advice advise(Predictor& predictor, Predictor& closed,
+Advice advise(Predictor& predictor, Predictor& quick,
               std::span<const Candidate> candidates, int ranks, const Line& line) {
   Advice advice;
   for (const Candidate& candidate : candidates)
@@ -128,7 +130,7 @@ Advice advise(Predictor& predictor, Predictor& closed,
   const auto same = std::ranges::find_if(candidates, [&](const Candidate& candidate) {
     return candidate.scheme == sparse.scheme && candidate.density == sparse.density;
   });
-  advice.break_even_gbps = break_even(closed, *same, ranks, line);
+  advice.break_even_gbps = break_even(quick, *same, ranks, line);
   advice.reason = explain(advice, dense, sparse);
   return advice;
 }

@@ -26,9 +26,12 @@ std::string time_text(double seconds);
 /// A scheme must be so much faster than a simpler one to be taken instead.
 inline constexpr double kWorthwhile = 1.05;
 
+/// The line rate, in Gb/s, beyond which no break-even is looked for.
+inline constexpr double kAnyRate = 1e4;
+
 /// Compares `candidates` with each other and with dense, by `predictor`, on `ranks` over `line`.
-/// `closed` finds the break-even, at many bandwidths.
-Advice advise(Predictor& predictor, Predictor& closed,
+/// `quick` finds the break-even, at many bandwidths.
+Advice advise(Predictor& predictor, Predictor& quick,
               std::span<const Candidate> candidates, int ranks, const Line& line);
 
 }  // namespace topknot::sim

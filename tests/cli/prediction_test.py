@@ -141,6 +141,12 @@ class Advise(unittest.TestCase):
             broken = run("advise", "--calibration", kept, "--params", "1M")
             self.assertIn("no calibration", broken.stderr)
 
+    def test_nodes_of_several_ranks_have_a_break_even(self):
+        out = run("advise", "--params", "100K", "--compute", "0.1s", "--workers", "4", "--ranks-per-node", "2",
+                  "--scheme", "dense,knot", "--json")
+        self.assertEqual(out.returncode, 0, out.stderr)
+        self.assertGreater(json.loads(out.stdout)["break_even_gbps"], 0)
+
     def test_lists_are_for_simulate(self):
         out = run("advise", "--params", "1M", "--workers", "4,8")
         self.assertEqual(out.returncode, 2)

@@ -138,6 +138,12 @@ TEST(Advise, TheChoiceTurnsAtTheBreakEven) {
   EXPECT_LT(gain(turn * 4), 1.2);
 }
 
+TEST(Advise, WhatPaysAtAnyBandwidthIsSaid) {
+  const Advice advice = ask(14.7e6, 0.05, 16, 1);
+  EXPECT_EQ(advice.break_even_gbps, kAnyRate);
+  EXPECT_NE(advice.reason.find("at any bandwidth"), std::string::npos) << advice.reason;
+}
+
 TEST(Advise, NothingSparseToAdviseIsSaid) {
   Predictor predictor = closed({.params = 1e6});
   const std::vector<Candidate> dense = {Candidate::of("dense", 1)};
