@@ -2,6 +2,7 @@
 """DistributedOptimizer, SparseAllreduce and FSDP, without DDP."""
 
 import inspect
+import itertools
 import time
 
 import torch
@@ -251,8 +252,40 @@ def differences_are_named_once_and_briefly():
     assert many[50:] == ["The ranks differ in 50 more fields."]
 
 
-def trained_shards(steps: int, density: float):
-    """A model in shards of two ranks, the mesh, and what goes between the replicas."""
+def sparse_allreduce_at_density_one_is_the_mean():
+    reduce = topknot.SparseAllreduce(density=1)
+    for shape in ((1,), (7, 3), (1001,)):
+        x = torch.randint(-64, 64, shape, generator=generator()).float() * (rank() + 1)
+        expected = sum(gathered(x)) / size()
+        assert torch.equal(reduce(x.clone(), str(shape)), expected)
+
+
+def sparse_allreduce_resumes_to_the_same_bits():
+    names = ("a", "b", "c")
+
+    def steps(reduce, first: int) -> torch.Tensor:
+        results = []
+        for step in range(first, first + 3):
+            for name in names:
+                torch.manual_seed(100 * step + 10 * rank() + names.index(name))
+                results.append(reduce(torch.randn(700), name))
+        return torch.cat(results)
+
+    reduce = topknot.SparseAllreduce(density=0.05)
+    steps(reduce, 0)
+    saved = topknot.state_dict(reduce)
+    expected = steps(reduce, 3)
+    other = topknot.SparseAllreduce(density=0.05)
+    topknot.load_state_dict(other, saved)
+    assert torch.equal(steps(other, 3), expected)
+    assert not torch.equal(steps(topknot.SparseAllreduce(density=0.05), 3), expected)
+
+
+def trained_shards(steps: int, density: float, saved=None, first: int = 0, momentum=0.9):
+    """A model in shards of two ranks, the mesh, and what goes between the replicas. `saved` is what
+    it goes on from."""
+    # As in a process that begins.
+    topknot.allreduce._numbers = itertools.count()
     mesh = init_device_mesh("cpu", (size() // 2, 2), mesh_dim_names=("replica", "shard"))
     torch.manual_seed(7)
     model = Network()
@@ -262,8 +295,11 @@ def trained_shards(steps: int, density: float):
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_all_reduce_hook(topknot.fsdp_all_reduce_hook(across))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for step in range(steps):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
+    if saved is not None:
+        model.load_state_dict(saved[0])
+        topknot.load_state_dict(across, saved[1])
+    for step in range(first, first + steps):
         optimizer_step(model, optimizer, step)
     return model, mesh, across
 
@@ -274,6 +310,15 @@ def fsdp_at_density_one_is_ddp():
     model, _, _ = trained_shards(6, density=1)
     whole = torch.cat([p.full_tensor().detach().reshape(-1) for p in model.parameters()])
     torch.testing.assert_close(whole, flat(plain), rtol=1e-4, atol=1e-5)
+
+
+def fsdp_resumes_to_the_same_bits():
+    whole, _, _ = trained_shards(6, density=0.05, momentum=0)
+    model, _, across = trained_shards(3, density=0.05, momentum=0)
+    saved = model.state_dict(), topknot.state_dict(across)
+    resumed, _, _ = trained_shards(3, density=0.05, saved=saved, first=3, momentum=0)
+    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one.to_local(), other.to_local())
 
 
 def fsdp_replicas_stay_together():

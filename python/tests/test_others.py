@@ -9,6 +9,8 @@ def test_two_ranks_without_ddp(ranks):
         "optimizer_at_density_one_is_ddp",
         "optimizer_keeps_ranks_together",
         "sparse_allreduce_loses_nothing",
+        "sparse_allreduce_at_density_one_is_the_mean",
+        "sparse_allreduce_resumes_to_the_same_bits",
         "every_scheme_takes_a_tensor",
         "closed_sessions_cost_no_time",
         "disagreeing_ranks_are_told",
@@ -38,6 +40,7 @@ def test_four_ranks_without_ddp(ranks):
         "sparse_allreduce_loses_nothing",
         "closed_sessions_cost_no_time",
         "fsdp_at_density_one_is_ddp",
+        "fsdp_resumes_to_the_same_bits",
         "fsdp_replicas_stay_together",
     )
 

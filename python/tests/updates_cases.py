@@ -280,15 +280,15 @@ def updates_train_better_than_gradients():
 
 
 def resumes_to_the_same_bits():
-    for optimizer in (sgd, adamw):
-        model, wrapped = made(optimizer)
+    for optimizer, options in ((sgd, {"exchange": "gradients"}), (sgd, {}), (adamw, {})):
+        model, wrapped = made(optimizer, **options)
         train(model, wrapped, 4)
         saved = copy.deepcopy(
             (model.state_dict(), wrapped.state_dict(), topknot.state_dict(wrapped))
         )
         together = topknot.gather_state_dict(wrapped)
         train(model, wrapped, 4, first=4)
-        again, other = made(optimizer)
+        again, other = made(optimizer, **options)
         again.load_state_dict(saved[0])
         other.load_state_dict(saved[1])
         topknot.load_state_dict(other, saved[2])
