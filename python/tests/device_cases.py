@@ -7,10 +7,11 @@ import threading
 import torch
 from cases import main, rank, refuses, same_bits_everywhere
 from ddp_cases import backward, flat, flat_grad, network
-from stand_in import StandIn
+from stand_in import Queue, StandIn
 
 import topknot
 from topknot import _session
+from topknot._device_queue import HostBuffers
 
 ON_DEVICES = {
     "topka": "topka", "topka:reselect=1": "topka", "allgather_fast": "topka", "topkdsa": "topkdsa",
@@ -121,6 +122,19 @@ def whoever_hands_in_a_gradient_waits_for_nothing():
         ticket.wait()
     stand_in.queue.finish()
     assert all(x.isfinite().all() for x in tensors)
+
+
+def a_buffer_is_taken_again_once_its_copy_is_done():
+    queue = Queue(late=True)
+    buffers = HostBuffers(queue)
+    arrived = []
+    for value in (1.0, 2.0):
+        buffer = buffers.take("pairs", 3, torch.float32)
+        buffer.fill_(value)
+        queue.run(lambda buffer=buffer: arrived.append(queue.to_device(buffer)))
+        buffers.used_until("pairs", queue.event())
+    queue.finish()
+    assert [one.tolist() for one in arrived] == [[1.0] * 3, [2.0] * 3]
 
 
 def a_step_that_is_not_finite_changes_nothing():

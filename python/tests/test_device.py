@@ -20,6 +20,7 @@ def test_only_what_was_selected_crosses_the_bus(ranks):
         "device_cases.py",
         "a_hundredth_of_the_bytes_cross_the_bus",
         "whoever_hands_in_a_gradient_waits_for_nothing",
+        "a_buffer_is_taken_again_once_its_copy_is_done",
         "says_what_cannot_be_on_a_device",
     )
 
