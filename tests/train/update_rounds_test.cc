@@ -95,7 +95,7 @@ TEST(RoundsOfUpdates, GoOnWithOtherNumbersOfWorkers) {
 TEST(RoundsOfUpdates, AverageAdamsSquaresAndResumeAcrossThat) {
   Job job = small_update_job("adam");
   job.local_steps = 2;
-  job.epochs = 7;  // 140 steps, 70 rounds
+  job.epochs = 7;   // 140 steps, 70 rounds
   Job dense = job;  // whose exchanges take the same bytes behind any optimizer
   dense.scheme = "dense";
   dense.exchange = "updates";
